@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -16,10 +17,10 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no
 from pyspark.errors import PySparkException
 from typer.testing import CliRunner
 
-from goqueue.cli.calls import Call, Globals, command, root_callback
+from goqueue.cli.calls import Call, Globals, root_callback
 from goqueue.cli.errors import UsageError
 from goqueue.cli.root import app as whole
-from goqueue.cli.spark.job_command import JobCall, _with_shared
+from goqueue.cli.spark.job_command import JobCall, job
 from goqueue.cli.spark.job_options import asked, stopping
 from goqueue.spark.errors import OptionsError, TopicMissingError
 from goqueue.spark.jobs import JobReport, Table, silent
@@ -60,7 +61,7 @@ def run(monkeypatch):
     monkeypatch.delenv("GOQUEUE_BOOTSTRAP_SERVERS", raising=False)
     app = typer.Typer()
     app.callback()(root_callback)
-    command(app, "counting")(_with_shared("counting", counting))
+    job("counting", app)(counting)
 
     def invoke(*arguments):
         return CliRunner().invoke(app, ["counting", *arguments])
@@ -123,21 +124,22 @@ def test_ctrl_c_ends_a_job_as_shells_expect_and_leaves_nothing_behind(run, monke
 
 def test_the_first_ctrl_c_asks_a_job_that_follows_to_end_and_the_second_ends_it(capsys):
     before = signal.getsignal(signal.SIGINT)
-    with stopping() as stop:
+    stop = threading.Event()
+    with stopping(stop, "piece"):
         assert not stop.is_set()
         signal.raise_signal(signal.SIGINT)
         assert stop.is_set()
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
-    assert "stopping after the piece under way" in capsys.readouterr().err
+    assert "stopping after the current piece" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
         ("replay a b --since yesterday", "--since: 'yesterday' is no time"),
-        ("dedupe a b --window often", "--window: 'often' is no span of time"),
+        ("dedupe a b --window often", "--window: 'often' is no duration"),
         ("archive a b --until soon", "--until: 'soon' is no time"),
         ("archive a b --format csv", "tableFormat: expected parquet or delta"),
         ("skew-report a --until soon", "--until: 'soon' is no time"),
@@ -185,7 +187,7 @@ def test_the_http_address_is_taken_from_the_server_unless_that_is_another_machin
 def test_a_topic_that_is_missing_is_said_before_spark_starts():
     with Broker() as broker:
         broker.create_topic("payments")
-        near = "there is no topic 'paymets'; did you mean 'payments'?"
+        near = "there is no topic 'paymets'; did you mean payments?"
         none = "there is no topic 'paymets', and none with .dlq behind it"
         for line, said in (
             ("replay paymets b", near),

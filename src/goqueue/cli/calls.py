@@ -19,11 +19,11 @@ import typer
 
 from goqueue.cli import contexts
 from goqueue.cli.completion import context_names
-from goqueue.cli.errors import CliError, RefusedError
+from goqueue.cli.errors import CliError, RefusedError, UsageError
 from goqueue.cli.output import Format, emit, fail, note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from goqueue.cli.api import Api
     from goqueue.cli.output import Shown
@@ -163,19 +163,29 @@ def command(
     """Register a function whose first argument is its `Call`; errors become one line."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        app.command(name, **options)(_runnable(function))
+        parameters = own_parameters(function, {"Call": Call})
+        app.command(name, **options)(runnable(function, parameters))
         return function
 
     return register
 
 
-def _runnable(function: Callable[..., None]) -> Callable[..., None]:
-    """What Typer sees: the function's own parameters and the global ones."""
-    hints = get_type_hints(function, localns={"Call": Call}, include_extras=True)
-    shared = get_type_hints(root_callback, include_extras=True)
+def own_parameters(
+    function: Callable[..., Any], names: Mapping[str, Any]
+) -> list[inspect.Parameter]:
+    """The options of a function, without its first argument; `names` are those of type hints."""
+    hints = get_type_hints(function, localns=dict(names), include_extras=True)
     _, *own = inspect.signature(function).parameters.values()
-    own = [each.replace(annotation=hints[each.name]) for each in own]
+    return [
+        each.replace(annotation=hints[each.name], kind=inspect.Parameter.KEYWORD_ONLY)
+        for each in own
+    ]
+
+
+def runnable(function: Callable[..., None], own: list[inspect.Parameter]) -> Callable[..., None]:
+    """What Typer sees: a command's own parameters and the global ones."""
     taken = {each.name for each in own}  # a command may mean something else by an option
+    shared = get_type_hints(root_callback, include_extras=True)
     common = [
         each.replace(annotation=shared[each.name], kind=inspect.Parameter.KEYWORD_ONLY)
         for each in inspect.signature(root_callback).parameters.values()
@@ -194,9 +204,7 @@ def _runnable(function: Callable[..., None]) -> Callable[..., None]:
         _reporting(call, function, values)
 
     made: Any = run
-    made.__signature__ = inspect.Signature(
-        [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own] + common
-    )
+    made.__signature__ = inspect.Signature([*own, *common])
     made.__annotations__ = {each.name: each.annotation for each in [*own, *common]}
     del made.__wrapped__  # or its signature would be taken
     return run
@@ -237,6 +245,23 @@ def _nearest(call: Call, error: RefusedError) -> str:
         for match in difflib.get_close_matches(name, known, n=3, cutoff=0.6)
     ]
     return f". Did you mean {' or '.join(found)}?" if found else ""
+
+
+def parse_pair(text: str, option: str) -> tuple[str, str]:
+    """`NAME=VALUE`.
+
+    Raises:
+        UsageError: it has no name or no value.
+    """
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise UsageError(f"{option}: expected NAME=VALUE, not {text!r}")
+    return name.strip(), value
+
+
+def parse_pairs(given: Iterable[str] | None, option: str) -> dict[str, str]:
+    """All `NAME=VALUE` of an option that can be repeated."""
+    return dict(parse_pair(each, option) for each in given or ())
 
 
 def confirm(what: str, *, force: bool) -> None:

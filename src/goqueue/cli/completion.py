@@ -27,43 +27,32 @@ def context_names() -> list[str]:
         return []
 
 
-def topic_names(context: typer.Context, incomplete: str) -> list[str]:
-    """Topics that begin like that."""
-    return _names(context, incomplete, "topics")
+def _completer(kind: str) -> Callable[[typer.Context, str], list[str]]:
+    """Completes a name with those of one kind that the server has; `kind` is one of `listing`."""
+
+    def names(context: typer.Context, incomplete: str) -> list[str]:
+        from goqueue.cli import listing  # noqa: PLC0415 - completing options needs no server
+        from goqueue.cli.api import Api  # noqa: PLC0415 - as above
+
+        try:
+            target = contexts.resolve(
+                contexts.load(contexts.file_path()),
+                os.environ,
+                server=_given(context, "server"),
+                context=_given(context, "context"),
+            )
+            with Api(replace(target, timeout_s=_PATIENCE_S)) as api:
+                found: list[str] = getattr(listing, kind)(api)
+        except CliError:
+            return []
+        return [name for name in found if name.startswith(incomplete)]
+
+    return names
 
 
-def group_names(context: typer.Context, incomplete: str) -> list[str]:
-    """Groups that begin like that."""
-    return _names(context, incomplete, "groups")
-
-
-def subject_names(context: typer.Context, incomplete: str) -> list[str]:
-    """Subjects that begin like that."""
-    return _names(context, incomplete, "subjects")
-
-
-def _names(context: typer.Context, incomplete: str, kind: str) -> list[str]:
-    """The names of one kind that begin like that."""
-    from goqueue.cli import listing  # noqa: PLC0415 - completing options needs no server
-    from goqueue.cli.api import Api  # noqa: PLC0415 - as above
-
-    lists: dict[str, Callable[[Api], list[str]]] = {
-        "topics": listing.topics,
-        "groups": listing.groups,
-        "subjects": listing.subjects,
-    }
-    try:
-        target = contexts.resolve(
-            contexts.load(contexts.file_path()),
-            os.environ,
-            server=_given(context, "server"),
-            context=_given(context, "context"),
-        )
-        with Api(replace(target, timeout_s=_PATIENCE_S)) as api:
-            names = lists[kind](api)
-    except CliError:
-        return []
-    return [name for name in names if name.startswith(incomplete)]
+topic_names: Final = _completer("topics")
+group_names: Final = _completer("groups")
+subject_names: Final = _completer("subjects")
 
 
 def _given(context: typer.Context, option: str) -> str | None:

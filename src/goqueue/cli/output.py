@@ -93,6 +93,19 @@ def printable(text: str) -> str:
     )
 
 
+def figure(value: object) -> str:
+    """A cell of a table that is drawn: numbers with separators, `-` for nothing."""
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))
+
+
+def shortened(text: str | None, width: int) -> str:
+    """The beginning of a text that is too long for a table."""
+    text = text or ""
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
 def _print_fields(data: Fields) -> None:
     nested = {name: value for name, value in data.items() if _is_rows(value)}
     plain = {name: value for name, value in data.items() if name not in nested}

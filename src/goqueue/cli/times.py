@@ -31,6 +31,20 @@ def parse_span_ms(text: str) -> int | None:
     return round(sum(float(number) * _UNITS_MS[unit] for number, unit in _PART.findall(text)))
 
 
+def span_ms(text: str | None, option: str, *, may_be_zero: bool = False) -> int | None:
+    """The milliseconds of an option, if it was given.
+
+    Raises:
+        UsageError: it is no duration.
+    """
+    found = None if text is None else parse_span_ms(text)
+    if text is not None and (found is None or not (found or may_be_zero)):
+        raise UsageError(
+            f"{option}: {text!r} is no duration; expected something like 500ms, 10m or 1h30m"
+        )
+    return found
+
+
 def parse_time_ms(text: str, option: str, now_ms: int) -> int:
     """A moment in milliseconds since the epoch: a date and time, those milliseconds, or `15m` ago.
 

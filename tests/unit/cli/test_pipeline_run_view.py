@@ -7,6 +7,7 @@ import io
 import json
 import os
 import signal
+import threading
 
 import pytest
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from rich.console import Console
 from goqueue.cli.calls import Call, Globals
 from goqueue.cli.errors import CliError
 from goqueue.cli.spark import pipeline_run
+from goqueue.cli.spark.job_options import stopping
 from goqueue.spark.monitoring.progress import QueryProgress, RunProgress, RunReport
 from goqueue.spark.pipelines.model import Pipeline
 
@@ -102,12 +104,14 @@ def test_without_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_first_ctrl_c_asks_for_the_end_and_the_second_takes_it() -> None:
-    running = pipeline_run._Running(Pipeline(name="n"), pipeline_run.RunOptions())
+    stop = threading.Event()
     before = signal.getsignal(signal.SIGINT)
-    with pipeline_run._stopping(running):
+    with stopping(stop, "micro-batch", (signal.SIGINT, signal.SIGTERM)) as received:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert (stop.is_set(), received) == (True, {signal.SIGTERM})
+        stop.clear()
         os.kill(os.getpid(), signal.SIGINT)
-        assert running.stop.is_set()
-        assert running.was_interrupted
+        assert (stop.is_set(), received) == (True, {signal.SIGTERM, signal.SIGINT})
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before

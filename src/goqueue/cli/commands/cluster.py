@@ -16,18 +16,15 @@ app = typer.Typer(no_args_is_help=True, help="The state of the server.")
 @command(app, "info")
 def show_info(call: Call) -> None:
     """Show what runs there, for how long, and how much it holds."""
-    stats = plain(call.api.get(Stats, "/stats"))
-    del stats["topics"]
-    version = plain(call.api.get(Version, "/version"))
-    info = {"server": call.api.target.server, **stats, **version}
+    stats = call.api.get(Stats, "/stats")
+    version = call.api.get(Version, "/version")
+    info = {"server": call.api.target.server, **plain(stats), **plain(version)}
+    del info["topics"]
+    shown = {"uptime_s": show_span(stats.uptime_s), "size_bytes": show_size(stats.size_bytes)}
     table = {
-        **info,
-        "uptime_s": show_span(info["uptime_s"]),
-        "size_bytes": show_size(info["size_bytes"]),
+        name.removesuffix("_s").removesuffix("_bytes"): v for name, v in (info | shown).items()
     }
-    call.show(
-        info, {name.removesuffix("_s").removesuffix("_bytes"): v for name, v in table.items()}
-    )
+    call.show(info, table)
 
 
 @command(app, "health")

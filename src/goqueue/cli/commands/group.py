@@ -103,22 +103,26 @@ def reset_offsets(
     ] = False,
 ) -> None:
     """Reset the committed offsets of a group without members. A new group is created."""
-    body: dict[str, Any] = {"topic": topic, "partition": partition, "dry_run": dry_run}
-    strategies: dict[str, dict[str, Any]] = {}
-    if to_earliest:
-        strategies["earliest"] = {}
-    if to_latest:
-        strategies["latest"] = {}
-    if to_timestamp is not None:
-        strategies["timestamp"] = {"timestamp": moment_ms(to_timestamp, "--to-timestamp")}
-    if to_offset is not None:
-        strategies["offset"] = {"offset": to_offset}
-    if len(strategies) != 1:
+    moment = moment_ms(to_timestamp, "--to-timestamp")
+    strategies: dict[str, dict[str, Any] | None] = {
+        "earliest": {} if to_earliest else None,
+        "latest": {} if to_latest else None,
+        "timestamp": None if moment is None else {"timestamp": moment},
+        "offset": None if to_offset is None else {"offset": to_offset},
+    }
+    chosen = [(name, fields) for name, fields in strategies.items() if fields is not None]
+    if len(chosen) != 1:
         raise UsageError(
-            "say where to: one of --to-earliest, --to-latest, --to-timestamp, --to-offset"
+            "expected exactly one of --to-earliest, --to-latest, --to-timestamp and --to-offset"
         )
-    ((strategy, where),) = strategies.items()
-    body = {**body, "strategy": strategy, **where}
+    ((strategy, fields),) = chosen
+    body = {
+        "topic": topic,
+        "partition": partition,
+        "dry_run": dry_run,
+        "strategy": strategy,
+        **fields,
+    }
     answer = call.api.post(ResetAnswer, "/groups/{}/offsets/reset", name, body=body)
     call.show(answer, answer.changes)
     if dry_run:

@@ -13,10 +13,10 @@ import typer
 from goqueue.cli.calls import Call, ForceOption, command
 from goqueue.cli.commands import pipeline_job
 from goqueue.cli.errors import CliError, UsageError
-from goqueue.cli.output import Format, note, printable
+from goqueue.cli.output import Format, note, printable, shortened
 from goqueue.cli.spark.job_command import ConfOption  # noqa: TC001 - Typer looks it up
 from goqueue.cli.spark.pipeline_view import plan_lines, query_rows
-from goqueue.cli.times import parse_span_ms, show_span, show_time
+from goqueue.cli.times import show_span, show_time, span_ms
 from goqueue.model.pipeline_reports import PipelineReport
 from goqueue.protocols.http.operations.operation_shapes import PipelineList
 
@@ -82,12 +82,7 @@ def run_file(
     """
     from goqueue.cli.spark.pipeline_run import RunOptions, run  # noqa: PLC0415 - only the command in use
 
-    run_for_s = None
-    if run_for is not None:
-        span_ms = parse_span_ms(run_for)
-        if not span_ms:
-            raise UsageError(f"--run-for: {run_for!r} is no time; expected 90s, 15m or 1h30m")
-        run_for_s = span_ms / 1000
+    run_for_ms = span_ms(run_for, "--run-for")
     pipeline = _pipeline(file)
     run(
         call,
@@ -96,7 +91,7 @@ def run_file(
             master=master,
             conf=conf or (),
             available_now=available_now,
-            run_for_s=run_for_s,
+            run_for_s=None if run_for_ms is None else run_for_ms / 1000,
             fresh=fresh,
             force=force,
         ),
@@ -315,15 +310,8 @@ def _row(found: PipelineReport) -> dict[str, Any]:
         "lag": sum(lags) if lags else None,
         "since": _moment(found.started_at),
         "heard": _ago(found.updated_at),
-        "error": _shortened(found.error),
+        "error": shortened(found.error, _MAX_SHOWN) or None,
     }
-
-
-def _shortened(text: str | None) -> str | None:
-    """As much as a list has room for; `status` shows all of it."""
-    if text is None or len(text) <= _MAX_SHOWN:
-        return text
-    return f"{text[: _MAX_SHOWN - 1]}…"
 
 
 def _moment(timestamp_ms: int | None) -> str | None:

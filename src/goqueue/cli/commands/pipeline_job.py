@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from goqueue.cli.calls import parse_pairs
 from goqueue.cli.commands import pipeline_job_reports
-from goqueue.cli.spark.job_command import JobCall, app, job, parse_pairs
+from goqueue.cli.spark.job_command import JobCall, app, job
 from goqueue.cli.spark.job_options import (
     CatalogOption,
     CheckpointOption,
@@ -29,10 +31,9 @@ from goqueue.cli.spark.job_options import (
     WhereOption,
     as_keys,
     asked,
-    span,
     stopping,
 )
-from goqueue.cli.times import moment_ms
+from goqueue.cli.times import moment_ms, span_ms
 from goqueue.spark import jobs
 
 if TYPE_CHECKING:
@@ -206,7 +207,8 @@ def repartition(
     """
     call.require_topic(topic)
     spark = call.spark  # takes Ctrl-C for itself when it starts
-    with stopping() if follow else nullcontext() as stop:
+    stop = threading.Event() if follow else None
+    with nullcontext() if stop is None else stopping(stop, "piece"):
         return jobs.repartition(
             spark,
             call.servers,
@@ -262,7 +264,7 @@ def dedupe(
 ) -> JobReport:
     """Copy a topic without repetitions, in the order of the original."""
     start, end = asked(since, "--since"), asked(until, "--until")
-    window_ms = span(window, "--window")
+    window_ms = span_ms(window, "--window")
     call.require_topic(topic)
     words: Any = {"keep": keep, "order": order}  # checked with everything else
     return jobs.dedupe(

@@ -7,32 +7,28 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from goqueue.cli.calls import ForceOption, confirm
+from goqueue.cli.commands import queue_dlq  # noqa: TC001 - Typer looks it up
 from goqueue.cli.completion import topic_names
 from goqueue.cli.errors import UsageError
 from goqueue.cli.output import Format, printable
 from goqueue.cli.spark.job_command import JobCall, job
-from goqueue.cli.spark.job_options import PartitionerOption, SinceOption, UntilOption, span
-from goqueue.cli.times import moment_ms
+from goqueue.cli.spark.job_options import (  # noqa: TC001 - Typer looks them up
+    PartitionerOption,
+    SinceOption,
+    TopicArgument,
+    UntilOption,
+)
+from goqueue.cli.times import moment_ms, span_ms
 from goqueue.spark import jobs
 
 if TYPE_CHECKING:
     from goqueue.spark.jobs.report import JobReport
 
-TopicArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="TOPIC", help="The topic.", autocompletion=topic_names)
-]
 SampleOption: TypeAlias = Annotated[
     float | None,
     typer.Option(
         "--sample", metavar="SHARE", help="Look at this share only, as in 0.01; the report says so."
     ),
-]
-DiedSinceOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--since", metavar="TIME", help="Dead-lettered since then; 15m is ago."),
-]
-DiedUntilOption: TypeAlias = Annotated[
-    str | None, typer.Option("--until", metavar="TIME", help="Dead-lettered before then.")
 ]
 
 
@@ -48,8 +44,8 @@ def triage(
         ),
     ] = None,
     *,
-    since: DiedSinceOption = None,
-    until: DiedUntilOption = None,
+    since: queue_dlq.SinceOption = None,
+    until: queue_dlq.UntilOption = None,
     top: Annotated[int, typer.Option("--top", min=1, max=1000, help="Causes to show.")] = 50,
     keys: Annotated[int, typer.Option("--keys", min=0, max=100, help="Keys of each.")] = 3,
     include_gone: Annotated[
@@ -104,8 +100,8 @@ def redrive(
         typer.Option("--error-like", metavar="REGEX", help="What is found in the error."),
     ] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="With this key.")] = None,
-    since: DiedSinceOption = None,
-    until: DiedUntilOption = None,
+    since: queue_dlq.SinceOption = None,
+    until: queue_dlq.UntilOption = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most.")] = None,
     rate: Annotated[
         float | None, typer.Option("--rate", min=0.001, help="Messages a second.")
@@ -174,7 +170,7 @@ def lag(
         call.servers,
         groups=groups,
         topics=topics,
-        measure_s=(span(measure, "--measure") or 0) / 1000,
+        measure_s=(span_ms(measure, "--measure") or 0) / 1000,
         hours=hours,
         partitions=partitions,
         http=call.http,

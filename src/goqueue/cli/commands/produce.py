@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import sys
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -12,12 +11,13 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from goqueue.cli.calls import Call, command
+from goqueue.cli.calls import Call, command, parse_pair
 from goqueue.cli.completion import topic_names
 from goqueue.cli.errors import CliError, UnreachableError, UsageError
 from goqueue.cli.messages.input_lines import json_lines, split_lines, text_lines, value_line
 from goqueue.cli.messages.sender import Sender
 from goqueue.cli.output import Format, note
+from goqueue.cli.progress_bars import Bars
 from goqueue.cli.times import moment_ms, parse_span_ms
 
 if TYPE_CHECKING:
@@ -138,7 +138,8 @@ def _common(key: str | None, partition: int, headers: list[str] | None) -> dict[
     if partition >= 0:
         common["partition"] = partition
     if headers:
-        common["headers"] = [_header(each) for each in headers]
+        pairs = (parse_pair(each, "--header") for each in headers)
+        common["headers"] = [{"name": name, "value": value} for name, value in pairs]
     return common
 
 
@@ -152,13 +153,6 @@ def _delivery(
             raise UsageError(f"--deliver-at: {deliver_at!r} is a span; that is --delay")
         said["deliver_at"] = moment_ms(deliver_at, "--deliver-at")
     return {name: value for name, value in said.items() if value is not None}
-
-
-def _header(text: str) -> dict[str, str]:
-    name, separator, value = text.partition("=")
-    if not separator or not name:
-        raise UsageError(f"--header: {text!r} is no header; expected NAME=VALUE")
-    return {"name": name, "value": value}
 
 
 @contextmanager
@@ -181,7 +175,14 @@ def _source(
             opened = path.open("rb", buffering=0)
         except OSError as error:
             raise UsageError(f"--file: {path}: {error.strerror}") from error
-        with opened, _progress(path) as advance:
+        with opened, Bars() as bars:
+            total, done = path.stat().st_size, 0
+
+            def advance(count: int) -> None:
+                nonlocal done
+                done += count
+                bars(path.name, done, total)
+
             yield json_lines(split_lines(_chunks(opened))), advance
 
 
@@ -202,20 +203,6 @@ def _chunks(stream: IO[bytes]) -> Iterator[bytes | None]:
         if not (data := os.read(descriptor, _CHUNK_BYTES)):
             return
         yield data
-
-
-@contextmanager
-def _progress(path: Path) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield _ignore
-        return
-    from rich.console import Console  # noqa: PLC0415 - start-up stays light
-    from rich.progress import Progress  # noqa: PLC0415 - as above
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(path.name, total=path.stat().st_size)
-        yield lambda done: bar.advance(task, done)
 
 
 def _ignore(_done: int) -> None:

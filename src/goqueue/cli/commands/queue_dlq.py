@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
@@ -13,6 +11,7 @@ from goqueue.cli.calls import Call, ForceOption, command, confirm
 from goqueue.cli.completion import topic_names
 from goqueue.cli.errors import UsageError
 from goqueue.cli.output import note, plain
+from goqueue.cli.progress_bars import Bars
 from goqueue.cli.times import moment_ms, show_time
 from goqueue.protocols.http.queues.dead_letter_shapes import (
     LetterDetail,
@@ -21,9 +20,6 @@ from goqueue.protocols.http.queues.dead_letter_shapes import (
     Purged,
     RedriveAnswer,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 app = typer.Typer(no_args_is_help=True, help="Dead-letter queues: list, show, redrive, purge.")
 
@@ -169,29 +165,15 @@ def purge_letters(call: Call, topic: SourceArgument, force: ForceOption = False)
 def _follow(call: Call, redrive: RedriveAnswer) -> RedriveAnswer:
     """Watch a redrive until it is over."""
     try:
-        with _progress() as show:
+        with Bars() as bars:
             while redrive.state not in _OVER:
                 time.sleep(_LOOK_S)
                 redrive = call.api.get(RedriveAnswer, "/redrives/{}", redrive.id)
-                show(redrive.done + redrive.failed, redrive.total)
+                bars("redriving", redrive.done + redrive.failed, redrive.total or None)
     except KeyboardInterrupt:
         redrive = call.api.delete(RedriveAnswer, "/redrives/{}", redrive.id)
         note("cancelled: nothing more is redriven")
     return redrive
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda _done, _total: None
-        return
-    from rich.console import Console  # noqa: PLC0415 - start-up stays light
-    from rich.progress import Progress  # noqa: PLC0415 - as above
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("redriving", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total or None)
 
 
 def numbers(text: str, option: str) -> list[int]:

@@ -10,7 +10,7 @@ import typer
 from goqueue.cli import contexts
 from goqueue.cli.calls import Call, command
 from goqueue.cli.errors import CliError, UsageError
-from goqueue.cli.output import Format, emit_line, printable
+from goqueue.cli.output import Format, emit_line, figure, printable
 from goqueue.cli.times import show_size, show_span
 from goqueue.cli.top_view import frame, parse_sample
 from goqueue.protocols.http.operations.operation_shapes import Readiness
@@ -195,11 +195,7 @@ def _table(rows: Sequence[dict[str, Any]], max_rows: int) -> Table:
             max_width=_NAME_WIDTH if is_name else None,
         )
     for row in rows[:max_rows]:
-        table.add_row(*(Text(_cell(value)) for value in row.values()))
+        table.add_row(*(Text(figure(value)) for value in row.values()))
     if len(rows) > max_rows:
         table.add_row(Text(f"and {len(rows) - max_rows} more"))
     return table
-
-
-def _cell(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else printable(str(value))

@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from goqueue.cli.calls import Call, ForceOption, command, confirm
+from goqueue.cli.calls import Call, ForceOption, command, confirm, parse_pairs
 from goqueue.cli.completion import topic_names
 from goqueue.cli.errors import RefusedError, UsageError
 from goqueue.cli.times import parse_retention_ms, show_size
@@ -66,7 +66,7 @@ def create_topic(
     ] = False,
 ) -> None:
     """Create a topic."""
-    body: dict[str, Any] = {"name": name, "settings": _pairs(settings)}
+    body: dict[str, Any] = {"name": name, "settings": parse_pairs(settings, "--set")}
     if partitions is not None:
         body["num_partitions"] = partitions
     if retention is not None:
@@ -96,7 +96,10 @@ def configure_topic(
     ] = None,
 ) -> None:
     """Change settings of a topic; the others stay as they are."""
-    changes: dict[str, str | None] = {**_pairs(settings), **dict.fromkeys(unset or ())}
+    changes: dict[str, str | None] = {
+        **parse_pairs(settings, "--set"),
+        **dict.fromkeys(unset or ()),
+    }
     if not changes:
         raise UsageError("nothing to change: say --set NAME=VALUE or --unset NAME")
     changed = call.api.patch(TopicInfo, "/topics/{}", name, body={"settings": changes})
@@ -178,13 +181,3 @@ def _show_topic(call: Call, topic: TopicInfo) -> None:
 
 def _row(name: str, topic: TopicStats) -> dict[str, Any]:
     return {"name": name, "partitions": topic.partition_count, "messages": topic.offset_span}
-
-
-def _pairs(given: list[str] | None) -> dict[str, str]:
-    pairs = {}
-    for each in given or ():
-        name, separator, value = each.partition("=")
-        if not separator or not name:
-            raise UsageError(f"--set: {each!r} is no setting; expected NAME=VALUE")
-        pairs[name] = value
-    return pairs

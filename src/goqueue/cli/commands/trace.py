@@ -12,7 +12,7 @@ from goqueue.cli.calls import Call, command
 from goqueue.cli.completion import topic_names
 from goqueue.cli.errors import UsageError
 from goqueue.cli.output import Format, note, printable
-from goqueue.cli.times import moment_ms, parse_span_ms, show_time
+from goqueue.cli.times import moment_ms, show_time, span_ms
 from goqueue.protocols.http.operations.trace_shapes import (
     SpanOut,
     TraceList,
@@ -119,8 +119,8 @@ def search_traces(
         start=moment_ms(start, "--start"),
         end=moment_ms(end, "--end"),
         status=status,
-        min_duration=_span_ms(min_duration, "--min-duration"),
-        max_duration=_span_ms(max_duration, "--max-duration"),
+        min_duration=span_ms(min_duration, "--min-duration", may_be_zero=True),
+        max_duration=span_ms(max_duration, "--max-duration", may_be_zero=True),
         limit=limit,
     )
     _show(call, answer)
@@ -130,15 +130,6 @@ def search_traces(
 def show_stats(call: Call) -> None:
     """Show how much is traced, and where it goes."""
     call.show(call.api.get(TraceStatsAnswer, "/traces/stats"))
-
-
-def _span_ms(text: str | None, option: str) -> int | None:
-    if text is None:
-        return None
-    found = parse_span_ms(text)
-    if found is None:
-        raise UsageError(f"{option} is {text!r}, expected a span of time such as 500ms or 5s")
-    return found
 
 
 def _show(call: Call, answer: TraceList) -> None:

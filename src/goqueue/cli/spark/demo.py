@@ -20,12 +20,13 @@ import typer
 from goqueue.cli.api import Api
 from goqueue.cli.contexts import Target
 from goqueue.cli.errors import CliError, UnreachableError
-from goqueue.cli.output import emit, note
+from goqueue.cli.messages.topic_reader import time_range
+from goqueue.cli.output import emit, note, shortened
 from goqueue.cli.times import show_size
-from goqueue.protocols.http.messages.message_shapes import MessageOut, PublishAnswer, ReadAnswer
+from goqueue.protocols.http.messages.message_shapes import PublishAnswer
 from goqueue.protocols.http.operations.operation_shapes import Readiness
 from goqueue.protocols.http.queues.dead_letter_shapes import LetterLine, LetterList
-from goqueue.protocols.http.topics.topic_shapes import PartitionList, TopicInfo
+from goqueue.protocols.http.topics.topic_shapes import TopicInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,23 +157,10 @@ def _run_pipeline(folder: Path, servers: str, http: str) -> None:
 # --- What came of it -----------------------------------------------------------------------------
 
 
-def _messages(api: Api, topic: str) -> Iterator[MessageOut]:
-    for partition in api.get(PartitionList, "/topics/{}/partitions", topic).partitions:
-        offset = 0
-        while True:
-            path = "/topics/{}/partitions/{}/messages"
-            number = partition.partition
-            found = api.get(ReadAnswer, path, topic, number, offset=offset, limit=1000)
-            yield from found.messages
-            if offset == found.next_offset or not found.messages:
-                break
-            offset = found.next_offset
-
-
 def _revenue(api: Api) -> list[dict[str, Any]]:
     """The newest figures of each minute and country."""
     newest: dict[tuple[str, str], dict[str, Any]] = {}
-    for message in _messages(api, "revenue"):
+    for message in time_range(api, "revenue", None, None, None):
         row = json.loads(message.value or "")
         newest[row["window_start"], row["country"]] = row
     return [newest[each] for each in sorted(newest)]
@@ -188,14 +176,10 @@ def _dead_letters(api: Api) -> dict[str, Any]:
     samples = {str(each.error).partition(" (")[0]: each.preview for each in letters}
     reasons = Counter(str(each.error).partition(" (")[0] for each in letters)
     rows = [
-        {"why": why, "letters": many, "for example": _cut(samples[why])}
+        {"why": why, "letters": many, "for example": shortened(samples[why], _WIDTH)}
         for why, many in reasons.most_common()
     ]
     return {"topic": page.dead_letter_topic, "total": page.total, "reasons": rows}
-
-
-def _cut(text: str | None) -> str:
-    return "" if text is None else text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
 
 
 def _archive(folder: Path) -> dict[str, Any]:

@@ -12,21 +12,20 @@ The function says what is its own; the options that all jobs have are added here
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import typer
 
-from goqueue.cli.calls import Call, command
+from goqueue.cli.calls import Call, own_parameters, parse_pairs, runnable
 from goqueue.cli.contexts import DEFAULT_SERVER
 from goqueue.cli.errors import CliError, UsageError
 from goqueue.cli.output import Format, note
-from goqueue.cli.spark.job_progress import Bars
+from goqueue.cli.progress_bars import Bars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -191,22 +190,8 @@ class JobCall:
                 self._log.unlink()
 
 
-def parse_pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
-    """`NAME=VALUE`, each of them.
-
-    Raises:
-        UsageError: one has no name or no value.
-    """
-    found = {}
-    for each in given or ():
-        name, equals, value = each.partition("=")
-        if not (name and equals):
-            raise UsageError(f"{option}: expected NAME=VALUE, not {each!r}")
-        found[name.strip()] = value
-    return found
-
-
 def _shared(
+    _call: JobCall,
     *,
     bootstrap_servers: ServersOption = None,
     option: LinkOption = None,
@@ -216,60 +201,36 @@ def _shared(
     """The options of every job; only its signature is used."""
 
 
-def job(name: str) -> Callable[[Callable[..., JobReport]], Callable[..., JobReport]]:
+def job(
+    name: str, group: typer.Typer = app
+) -> Callable[[Callable[..., JobReport]], Callable[..., JobReport]]:
     """Register a function whose first argument is a `JobCall` and which returns a report."""
 
     def register(function: Callable[..., JobReport]) -> Callable[..., JobReport]:
-        command(app, name)(_with_shared(name, function))
+        @functools.wraps(function)
+        def run(call: Call, **values: Any) -> None:
+            given = {each.name: values.pop(each.name) for each in shared}
+            with Bars(names_stages=call.output is Format.TABLE) as bars:
+                one = JobCall(
+                    call,
+                    name,
+                    servers=given["bootstrap_servers"],
+                    options=given["option"],
+                    master=given["master"],
+                    conf=given["conf"],
+                    progress=bars,
+                )
+                report = _reported(one, function, values)
+            for text in report.warnings:
+                note(f"warning: {text}")
+            call.show(report.as_dict(), table_of(report))
+
+        names = {"JobCall": JobCall, "JobReport": None}
+        shared = own_parameters(_shared, names)
+        group.command(name)(runnable(run, [*own_parameters(function, names), *shared]))
         return function
 
     return register
-
-
-def _with_shared(name: str, function: Callable[..., JobReport]) -> Callable[..., None]:
-    """What `command` sees: a function of a `Call`, the job's own options and the shared ones."""
-    own_hints = get_type_hints(
-        function, localns={"JobCall": JobCall, "JobReport": None}, include_extras=True
-    )
-    _, *own = inspect.signature(function).parameters.values()
-    shared = inspect.signature(_shared).parameters
-    hints = get_type_hints(_shared, include_extras=True) | own_hints
-
-    @functools.wraps(function)
-    def run(call: Call, **values: Any) -> None:
-        given = {each: values.pop(each) for each in shared}
-        with Bars(is_shown=call.output is Format.TABLE) as bars:
-            one = JobCall(
-                call,
-                name,
-                servers=given["bootstrap_servers"],
-                options=given["option"],
-                master=given["master"],
-                conf=given["conf"],
-                progress=bars,
-            )
-            report = _reported(one, function, values)
-        for text in report.warnings:
-            note(f"warning: {text}")
-        call.show(report.as_dict(), table_of(report))
-
-    made: Any = run
-    first = inspect.Parameter("call", inspect.Parameter.POSITIONAL_ONLY, annotation=Call)
-    made.__signature__ = inspect.Signature(
-        [
-            first,
-            *(
-                each.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[each.name])
-                for each in [*own, *shared.values()]
-            ),
-        ]
-    )
-    made.__annotations__ = {
-        "call": Call,
-        **{each.name: hints[each.name] for each in [*own, *shared.values()]},
-    }
-    del made.__wrapped__  # or its signature would be taken
-    return run
 
 
 def _reported(

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import signal
-import threading
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from goqueue.cli.errors import UsageError
+from goqueue.cli.completion import topic_names
 from goqueue.cli.output import note
 from goqueue.cli.times import moment_ms, parse_span_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import threading
+    from collections.abc import Iterator, Sequence
     from types import FrameType
 
 TopicArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="TOPIC", help="The topic to read.")
+    str, typer.Argument(metavar="TOPIC", help="The topic to read.", autocompletion=topic_names)
 ]
 TableArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="TABLE", help="The table's folder.")
@@ -115,38 +115,37 @@ def asked(text: str | None, option: str) -> int | timedelta | None:
     return found if ago is None else timedelta(milliseconds=ago)
 
 
-def span(text: str | None, option: str) -> int | None:
-    """A stretch of time in milliseconds; None for none.
-
-    Raises:
-        UsageError: it is none.
-    """
-    if text is None:
-        return None
-    found = parse_span_ms(text)
-    if not found:
-        raise UsageError(f"{option}: {text!r} is no span of time; expected 10m or 1h30m")
-    return found
-
-
 def as_keys(given: list[str] | None) -> list[bytes]:
     """Keys as they are stored."""
     return [each.encode("utf-8", "surrogateescape") for each in given or ()]
 
 
 @contextmanager
-def stopping() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets; the second one ends the command as usual."""
-    stop = threading.Event()
+def stopping(
+    stop: threading.Event, unit: str, signals: Sequence[signal.Signals] = (signal.SIGINT,)
+) -> Iterator[set[int]]:
+    """Let the first signal set an event; a second Ctrl-C ends the command at once.
 
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        if stop.is_set():
+    Args:
+        stop: What is set.
+        unit: What is finished before the command ends, as in "micro-batch".
+        signals: Which signals.
+
+    Yields:
+        The signals that were received.
+    """
+    received: set[int] = set()
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGINT and stop.is_set():
             raise KeyboardInterrupt
+        received.add(number)
         stop.set()
-        note("stopping after the piece under way; Ctrl-C again does not wait for it")
+        note(f"stopping after the current {unit}; press Ctrl-C again to stop at once")
 
-    before = signal.signal(signal.SIGINT, ask)
+    before = {each: signal.signal(each, ask) for each in signals}
     try:
-        yield stop
+        yield received
     finally:
-        signal.signal(signal.SIGINT, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from goqueue.cli.calls import INTERRUPTED, confirm
+from goqueue.cli.calls import INTERRUPTED, confirm, parse_pairs
 from goqueue.cli.errors import CliError
-from goqueue.cli.output import Format, note, printable
-from goqueue.cli.spark.job_command import parse_pairs
+from goqueue.cli.output import Format, figure, note, printable
+from goqueue.cli.spark.job_options import stopping
 from goqueue.cli.spark.pipeline_view import query_rows
 from goqueue.cli.spark.redirects import stderr_to_file, stdout_to_stderr
 from goqueue.cli.times import show_span
@@ -33,7 +33,6 @@ from goqueue.spark.pipelines.model import ConsoleSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from types import FrameType
 
     from rich.console import RenderableType
 
@@ -44,6 +43,7 @@ _LOOK_S: Final = 0.2
 _LINE_EVERY_S: Final = 10.0
 """Between two lines about the same state where nothing can be drawn."""
 _SHOWN: Final = ("query", "sink", "state", "rows", "rows/s", "lag", "batch", "took", "watermark")
+_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _SPOKEN: Final = {"spark.log.level": "ERROR"}
 """It goes to a file here, where more may be said than on a terminal."""
 
@@ -83,7 +83,10 @@ def run(call: Call, pipeline: Pipeline, options: RunOptions) -> None:
     aside = nullcontext() if call.output is Format.TABLE else stdout_to_stderr()
     with aside, stderr_to_file(log):
         try:
-            with _stopping(running), _display(is_drawn=is_drawn) as show:
+            with (
+                stopping(running.stop, "micro-batch", _STOP_SIGNALS) as received,
+                _display(is_drawn=is_drawn) as show,
+            ):
                 running.start()
                 while running.is_alive():
                     running.join(_LOOK_S)
@@ -91,6 +94,8 @@ def run(call: Call, pipeline: Pipeline, options: RunOptions) -> None:
         finally:
             _keep_or_remove(log, running)
     _finish(call, running)
+    if signal.SIGINT in received:
+        raise typer.Exit(INTERRUPTED)
 
 
 def _need_spark() -> None:
@@ -126,7 +131,6 @@ class _Running(threading.Thread):
         self.progress: RunProgress = RunProgress(name=pipeline.name)
         self.report: RunReport | None = None
         self.error: Exception | None = None
-        self.was_interrupted = False
         self._pipeline = pipeline
         self._options = options
 
@@ -147,26 +151,6 @@ class _Running(threading.Thread):
 
     def _learn(self, progress: RunProgress) -> None:
         self.progress = progress
-
-
-@contextmanager
-def _stopping(running: _Running) -> Iterator[None]:
-    """Ctrl-C and SIGTERM ask for the end; a second Ctrl-C takes it."""
-
-    def ask(number: int, _frame: FrameType | None) -> None:
-        if number == signal.SIGINT:
-            if running.stop.is_set():
-                raise KeyboardInterrupt
-            running.was_interrupted = True
-        running.stop.set()
-        note("stopping after the micro-batch under way; Ctrl-C again does not wait for it")
-
-    before = {each: signal.signal(each, ask) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
 
 
 def _keep_or_remove(log: Path, running: _Running) -> None:
@@ -199,8 +183,6 @@ def _finish(call: Call, running: _Running) -> None:
     call.show(report.as_dict(), summary(report))
     if report.state == "failed":
         raise CliError(report.last.error or "the pipeline failed")
-    if running.was_interrupted:
-        raise typer.Exit(INTERRUPTED)
 
 
 def summary(report: RunReport) -> dict[str, Any]:
@@ -291,7 +273,7 @@ def picture(progress: RunProgress) -> RenderableType:
             overflow="fold" if name == "sink" else "ellipsis",
         )
     for row in rows:
-        table.add_row(*(Text(_cell(row[name])) for name in _SHOWN))
+        table.add_row(*(Text(figure(row[name])) for name in _SHOWN))
     state = f"{progress.name}  {progress.state}  on {progress.master or 'Spark'}"
     troubles = [progress.error, *(each.error for each in progress.queries)]
     is_well = not any(troubles)
@@ -301,9 +283,3 @@ def picture(progress: RunProgress) -> RenderableType:
         *(Text(printable(each), "red") for each in troubles if each),
         Text("Ctrl-C stops it after the micro-batch under way", "dim"),
     )
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,}" if isinstance(value, int) else printable(str(value))

@@ -7,22 +7,19 @@ import os
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import SparkSession
-
 from goqueue.cli.spark.redirects import stderr_to_file
 from goqueue.spark.monitoring.failures import ERROR_LOGGERS
 from goqueue.spark.pipelines.execution.sessions import (
-    CONNECT_EXTRA,
-    SessionError,
-    configure,
+    connected,
     quiet_settings,
-    require_server,
     started,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 _COMMAND: Final = {
     "spark.ui.enabled": "false",
@@ -50,7 +47,7 @@ def start_spark(
         SessionError: there is no Spark Connect server, or its client is not installed.
     """
     if master.startswith("sc://"):
-        return _connected(master, conf)
+        return connected(master, conf)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nor does it guess, and say so
     with nullcontext() if log is None else stderr_to_file(log):
@@ -58,16 +55,4 @@ def start_spark(
     spark.sparkContext.setLogLevel("ERROR")
     for each in ERROR_LOGGERS:
         logging.getLogger(each).setLevel(logging.CRITICAL)  # errors are raised too
-    return spark
-
-
-def _connected(address: str, conf: Mapping[str, str]) -> SparkSession:
-    require_server(address)
-    try:
-        spark = SparkSession.builder.remote(address).getOrCreate()
-    except ImportError as error:
-        raise SessionError(
-            f"Spark Connect cannot be used from here ({error}): {CONNECT_EXTRA}"
-        ) from error
-    configure(spark, {"spark.sql.session.timeZone": "UTC", **conf})
     return spark

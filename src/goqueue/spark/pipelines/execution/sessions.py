@@ -54,10 +54,14 @@ def session_for(pipeline: Pipeline) -> SparkSession:
         SessionError: Spark is not installed, does not start, or does not answer.
     """
     try:
-        session = _connected(pipeline) if pipeline.is_remote else _on_this_driver(pipeline)
+        if pipeline.is_remote:
+            session = connected(pipeline.master or "", pipeline.conf)
+        else:
+            session = _on_this_driver(pipeline)
     except ImportError as error:
-        missing = CONNECT_EXTRA if pipeline.is_remote else "pip install 'goqueue[spark]'"
-        raise SessionError(f"Spark cannot be imported ({error}): {missing}") from error
+        raise SessionError(
+            f"Spark cannot be imported ({error}): pip install 'goqueue[spark]'"
+        ) from error
     except SparkSourceError:
         raise
     except Exception as error:
@@ -84,7 +88,7 @@ def _on_this_driver(pipeline: Pipeline) -> SparkSession:
             f"{running.sparkContext.master}: stop that, or leave master out"
         )
     session = running.newSession()
-    configure(session, _EVERYWHERE | dict(pipeline.conf))
+    _configure(session, _EVERYWHERE | dict(pipeline.conf))
     return session
 
 
@@ -101,21 +105,11 @@ def started(name: str, master: str, settings: Mapping[str, str]) -> SparkSession
     return builder.getOrCreate()
 
 
-def _connected(pipeline: Pipeline) -> SparkSession:
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
-
-    address = pipeline.master or ""
-    require_server(address)
-    session = SparkSession.Builder().remote(address).create()
-    configure(session, _EVERYWHERE | dict(pipeline.conf))
-    return session
-
-
-def require_server(address: str) -> None:
-    """Check that a Spark Connect server accepts connections.
+def connected(address: str, conf: Mapping[str, str]) -> SparkSession:
+    """A new session on a Spark Connect server.
 
     Raises:
-        SessionError: the connection is refused, or times out.
+        SessionError: the connection is refused or times out, or the client is not installed.
     """
     place = urlsplit(address)
     try:
@@ -123,6 +117,14 @@ def require_server(address: str) -> None:
         socket.create_connection((host, port), timeout=_ANSWER_S).close()
     except (OSError, ValueError) as error:
         raise SessionError(f"no Spark Connect server answers at {address}: {error}") from error
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
+
+        session = SparkSession.Builder().remote(address).create()
+    except ImportError as error:
+        raise SessionError(f"Spark Connect cannot be used ({error}): {CONNECT_EXTRA}") from error
+    _configure(session, _EVERYWHERE | dict(conf))
+    return session
 
 
 @contextmanager
@@ -161,7 +163,7 @@ def quiet_settings(master: str) -> dict[str, str]:
     return _EVERYWHERE | _LOCAL if master.startswith("local") else dict(_EVERYWHERE)
 
 
-def configure(session: SparkSession, conf: Mapping[str, str]) -> None:
+def _configure(session: SparkSession, conf: Mapping[str, str]) -> None:
     """Set what a running session can still change; the rest was for starting it."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 

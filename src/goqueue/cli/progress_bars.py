@@ -1,4 +1,4 @@
-"""A bar for each stage of a job, on standard error."""
+"""Progress bars on standard error: one for each stage of a command."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class Bars:
-    """Called with a stage, how much of it is done and of how much; draws, or says a line a stage.
+    """Called with a stage, how much of it is done, and the total; draws a bar on a terminal.
 
-    Without a terminal there is nothing to draw on: each stage is named once, so that a log shows
-    where a job was.
+    Without a terminal each stage is named once where `names_stages` says so, so that a log shows
+    how far a job came.
     """
 
-    def __init__(self, *, is_shown: bool = True) -> None:
-        self._is_shown = is_shown
+    def __init__(self, *, names_stages: bool = False) -> None:
+        self._names_stages = names_stages
         self._stages: dict[str, TaskID | None] = {}
         self._drawn: RichProgress | None = None
 
@@ -53,9 +53,9 @@ class Bars:
             self._drawn.stop()
 
     def __call__(self, stage: str, done: int, total: int | None = None) -> None:
-        """So much of a stage is done."""
+        """Show how much of a stage is done."""
         if self._drawn is None:
-            if stage not in self._stages and self._is_shown:
+            if stage not in self._stages and self._names_stages:
                 note(f"{stage} ...")
             self._stages[stage] = None
             return
@@ -66,7 +66,7 @@ class Bars:
         self._drawn.update(task, completed=done, total=total)
 
     def _end_others(self) -> None:
-        """A new stage begins: whatever came before it is over."""
+        """Stop the clocks of earlier stages."""
         for task in self._stages.values():
             if task is not None and self._drawn is not None:
                 self._drawn.stop_task(task)
