@@ -11,8 +11,8 @@ import pytest
 
 from goqueue.records import Record
 from goqueue.spark.errors import SparkSourceError
+from goqueue.spark.http_client import Http
 from goqueue.spark.jobs.dead_letters.broker_redrive import redrive_named
-from goqueue.spark.jobs.http import Http
 from support.committed import committed
 from support.server import start_server
 from support.topic_writer import TopicWriter

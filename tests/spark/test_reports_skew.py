@@ -39,13 +39,6 @@ def class_of(value):
 numbers = st.lists(st.integers(0, 10**12), min_size=1, max_size=200)
 
 
-def class_of(value: float) -> int:
-    """What `class_column` does in Spark."""
-    if value <= 0:
-        return histograms.NOTHING
-    return math.floor(math.log(value) / math.log(histograms.BASE))
-
-
 @given(numbers, st.floats(0, 1))
 def test_a_percentile_is_the_value_at_its_place_to_the_error_that_is_told(values, share):
     counts = Counter(map(class_of, values))

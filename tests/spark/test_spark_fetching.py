@@ -20,12 +20,18 @@ from goqueue.spark.errors import (
     LoginError,
     TopicMissingError,
 )
-from goqueue.spark.kafka.cluster import READ_COMMITTED, READ_UNCOMMITTED, Cluster, check_code
+from goqueue.spark.kafka.cluster import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Cluster,
+    check_code,
+)
 from goqueue.spark.kafka.fetching import RangeFetcher
 from goqueue.spark.kafka.ranges import OffsetRange
 from goqueue.spark.kafka.settings import LinkSettings, Security
 from goqueue.spark.kafka.waiting import sample_record_bytes, wait_for_news
-from goqueue.spark.options.bounds import EARLIEST, LATEST
 from goqueue.spark.reading.columns import ARROW_TYPES, RowBuilder
 from goqueue.testing import Broker
 from goqueue.wire.kafka.api_keys import ApiKey

@@ -4,8 +4,8 @@ import pytest
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.errors import OptionsError
-from goqueue.spark.kafka.cluster import READ_COMMITTED, READ_UNCOMMITTED
-from goqueue.spark.options.bounds import EARLIEST, LATEST, Bound
+from goqueue.spark.kafka.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
+from goqueue.spark.options.bounds import Bound
 from goqueue.spark.options.read_options import parse_read_options
 
 LEAST = {"bootstrap.servers": "here:9092", "subscribe": "orders"}

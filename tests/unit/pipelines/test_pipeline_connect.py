@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from goqueue.spark.pipelines.execution.sessions import SessionError, require_server
+from goqueue.spark.pipelines.execution.sessions import SessionError, connected
 from goqueue.spark.pipelines.files.loaded import checked
 from goqueue.spark.pipelines.files.yaml_file import read_yaml
 from goqueue.spark.pipelines.model import NO_UPDATES
@@ -40,6 +40,6 @@ def test_updates_of_a_topic_are_refused_over_connect_and_nowhere_else() -> None:
 def test_a_server_that_is_not_there_is_named_at_once() -> None:
     address = f"sc://127.0.0.1:{free_port()}/;user_id=me"
     with pytest.raises(SessionError, match="no Spark Connect server answers at sc://127"):
-        require_server(address)
+        connected(address, {})
     with pytest.raises(SessionError, match="no Spark Connect server answers at sc://h:port"):
-        require_server("sc://h:port")
+        connected("sc://h:port", {})

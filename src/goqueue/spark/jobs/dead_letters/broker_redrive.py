@@ -17,7 +17,7 @@ from goqueue.spark.errors import SparkSourceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from goqueue.spark.jobs.http import Http
+    from goqueue.spark.http_client import Http
 
 _LOOK_S: Final = 0.1
 _FASTEST: Final = 1_000_000
