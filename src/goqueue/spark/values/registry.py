@@ -13,7 +13,7 @@ from goqueue.spark.errors import BrokerAwayError, ValueFormatError
 if TYPE_CHECKING:
     from goqueue.spark.http_client import Http
 
-MAX_VERSIONS: Final = 100
+_MAX_VERSIONS: Final = 100
 """The newest versions of a subject that are looked up."""
 _TIMEOUT_S: Final = 10.0
 _TRIES: Final = 5
@@ -58,7 +58,7 @@ class SchemaRegistry:
         numbers = self._get(_path(subject), f"subject {subject!r}")
         return [
             self._registered(self._version(subject, number))
-            for number in sorted(numbers)[-MAX_VERSIONS:]
+            for number in sorted(numbers)[-_MAX_VERSIONS:]
         ]
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
