@@ -10,19 +10,28 @@ import itertools
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from goqueue.model.delivery import DELIVERY_HEADERS
 from goqueue.model.errors import (
     BatchTooLargeError,
     GoQueueError,
-    InvalidTimestampError,
     MalformedBatchError,
+    MalformedHeadersError,
     MalformedRecordError,
-    SchemaValidationError,
     UnknownPartitionError,
 )
+from goqueue.model.limits import MAX_HEADERS_BYTES
 from goqueue.model.partitioning import key_hash
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.delivery_headers import Opened
-from goqueue.publishing.new_messages import check_headers, headers_of, speak_of_delivery
+from goqueue.publishing.message_portions import (
+    BY_RECORD,
+    NOWHERE,
+    MessageResult,
+    Portion,
+    fail,
+    smaller,
+)
+from goqueue.publishing.new_messages import UNSAID, headers_of
 from goqueue.publishing.requests import Acks, PublishRequest
 from goqueue.publishing.schema_verdict import FITS, SchemaVerdict, refusal
 from goqueue.records import DELIVERY, TRANSACTIONAL, Record, encode
@@ -41,9 +50,7 @@ if TYPE_CHECKING:
     Misfits: TypeAlias = Mapping[int, str]
     """The numbers of messages that do not fit their schemas, and why each does not."""
 
-
-_BY_RECORD: Final = (SchemaValidationError, InvalidTimestampError)
-"""Refusals that name the messages that they are about: the others of a batch are stored."""
+_SMALL_HEADER: Final = 1024
 
 
 class ProducerSequence(NamedTuple):
@@ -54,34 +61,6 @@ class ProducerSequence(NamedTuple):
     first_sequence: int
     is_transactional: bool = False
     """The messages belong to the transaction that the producer has open."""
-
-
-class MessageResult(NamedTuple):
-    """What became of one message: its place, or the error that says why it has none."""
-
-    partition: int | None = None
-    offset: int | None = None
-    timestamp_ms: int | None = None
-    error: GoQueueError | None = None
-    delayed_id: int | None = None
-    """Set for a message that waits until it is due: it has no offset yet, and can be cancelled."""
-    deliver_at_ms: int | None = None
-
-
-_NOWHERE: Final = MessageResult()
-
-
-class _Portion(NamedTuple):
-    """The messages of one partition."""
-
-    indexes: Sequence[int]
-    """Their places in the request."""
-    records: list[Record]
-    """What is stored of them."""
-    delivery: bool = False
-    """Records say how they are to be delivered."""
-    later: list[Later] | None = None
-    """Which of them are due later; None when that is not known."""
 
 
 class MessageWriter:
@@ -156,8 +135,8 @@ class MessageWriter:
                 "messages with a producer's sequence must all name the same partition; send one "
                 "request for each"
             )
-        results: list[MessageResult] = [_NOWHERE] * len(messages)
-        if speak_of_delivery(messages):
+        results: list[MessageResult] = [NOWHERE] * len(messages)
+        if _speak_of_delivery(messages):
             portions = self._special_portions(topic, messages, results)
         elif len(named) == 1 and None not in named:
             portions = self._one_portion(topic, messages, results)
@@ -171,38 +150,38 @@ class MessageWriter:
                 verdict = None if checked is None else _verdict(checked, portion.indexes)
                 place = TopicPartition(topic_name, number)
                 published = self._append(place, portion, acks, producer, verdict)
-            except (BatchTooLargeError, MalformedRecordError, *_BY_RECORD) as error:
+            except (BatchTooLargeError, MalformedRecordError, *BY_RECORD) as error:
                 if producer is not None:
-                    _fail(results, portion.indexes, error)
+                    fail(results, portion.indexes, error)
                 else:
-                    smaller = _smaller(results, portion, error)
-                    waiting.extendleft((number, each) for each in reversed(smaller))
+                    rest = smaller(results, portion, error)
+                    waiting.extendleft((number, each) for each in reversed(rest))
             except GoQueueError as error:
-                _fail(results, portion.indexes, error)
+                fail(results, portion.indexes, error)
             else:
                 appended.append(_Appended(number, portion.indexes, portion.records, published))
         return Publishing(results, appended)
 
     def _one_portion(
         self, topic: Topic, messages: Sequence[NewMessage], results: list[MessageResult]
-    ) -> dict[int, _Portion]:
+    ) -> dict[int, Portion]:
         """`_portions` of messages that all name the same partition, in a third of the time."""
         indexes = range(len(messages))
         try:
             number = self.partition_of(topic, messages[0])
         except UnknownPartitionError as error:
-            _fail(results, indexes, error)
+            fail(results, indexes, error)
             return {}
         now_ms = self._clock.now_ms()
         records = [
             Record(at, now_ms if timestamp_ms is None else timestamp_ms, key, value, headers)
             for at, (value, key, headers, _, timestamp_ms, _, _, _) in enumerate(messages)
         ]
-        return {number: _Portion(indexes, records)}
+        return {number: Portion(indexes, records)}
 
     def _portions(
         self, topic: Topic, messages: Sequence[NewMessage], results: list[MessageResult]
-    ) -> dict[int, _Portion]:
+    ) -> dict[int, Portion]:
         """What goes to each partition; messages that fit nowhere have their results already."""
         found: defaultdict[int, tuple[list[int], list[Record]]] = defaultdict(lambda: ([], []))
         now_ms = self._clock.now_ms()
@@ -216,11 +195,11 @@ class MessageWriter:
             indexes.append(index)
             at_ms = now_ms if timestamp_ms is None else timestamp_ms
             records.append(Record(len(records), at_ms, key, value, headers))
-        return {number: _Portion(*portion) for number, portion in found.items()}
+        return {number: Portion(*portion) for number, portion in found.items()}
 
     def _special_portions(
         self, topic: Topic, messages: Sequence[NewMessage], results: list[MessageResult]
-    ) -> dict[int, _Portion]:
+    ) -> dict[int, Portion]:
         """`_portions` of messages of which some say how they are to be delivered."""
         found: defaultdict[int, tuple[list[int], list[Record]]] = defaultdict(lambda: ([], []))
         speaking = set()
@@ -242,7 +221,7 @@ class MessageWriter:
                 if due_ms > now_ms:
                     later[number].append((len(records) - 1, due_ms))
         return {
-            number: _Portion(*portion, number in speaking, later[number])
+            number: Portion(*portion, number in speaking, later[number])
             for number, portion in found.items()
         }
 
@@ -266,12 +245,12 @@ class MessageWriter:
     def _append(
         self,
         partition: TopicPartition,
-        portion: _Portion,
+        portion: Portion,
         acks: Acks,
         producer: ProducerSequence | None,
         verdict: SchemaVerdict | None,
     ) -> Published:
-        check_headers(portion.records)
+        _check_headers(portion.records)
         attributes = DELIVERY if portion.delivery else 0
         if producer is not None and producer.is_transactional:
             attributes |= TRANSACTIONAL
@@ -336,7 +315,7 @@ class Publishing:
             if published.durable is not None:
                 await published.durable
         except GoQueueError as error:
-            _fail(self._results, indexes, error)
+            fail(self._results, indexes, error)
             return
         first, stamp_ms = published.placed.first_offset, published.append_time_ms
         if published.delayed:
@@ -379,43 +358,29 @@ def misfits_among(misfits: Misfits, indexes: Sequence[int]) -> Misfits:
     return {at: misfits[index] for at, index in enumerate(indexes) if index in misfits}
 
 
-def _smaller(
-    results: list[MessageResult], portion: _Portion, error: GoQueueError
-) -> list[_Portion]:
-    """What is left to be tried of a portion; what is refused for good has its result after this."""
-    if isinstance(error, _BY_RECORD) and error.refused:
-        return _fitting(results, portion, error)
-    if len(portion.records) == 1:
-        _fail(results, portion.indexes, error)
-        return []
-    return _halves(portion)
+def _speak_of_delivery(messages: Sequence[NewMessage]) -> bool:
+    """Whether one of the messages says how it is to be delivered, in a field or in a header."""
+    return any(
+        message[5:] != UNSAID
+        or (message.headers and any(name in DELIVERY_HEADERS for name, _ in message.headers))
+        for message in messages
+    )
 
 
-def _fitting(
-    results: list[MessageResult], portion: _Portion, error: GoQueueError
-) -> list[_Portion]:
-    """The messages that are not refused; the others are told why they are."""
-    for at, reason in error.refused.items():
-        misfit = type(error)(reason).of_records({0: reason})
-        results[portion.indexes[at]] = MessageResult(error=misfit)
-    kept = [at for at in range(len(portion.records)) if at not in error.refused]
-    records = [portion.records[at]._replace(offset=number) for number, at in enumerate(kept)]
-    indexes = [portion.indexes[at] for at in kept]
-    smaller = portion._replace(indexes=indexes, records=records, later=None)
-    return [smaller] if kept else []
-
-
-def _halves(portion: _Portion) -> list[_Portion]:
-    """Two batches in place of one, each counting its records from 0."""
-    indexes, records, delivery, _ = portion
-    middle = len(records) // 2
-    second = [record._replace(offset=at) for at, record in enumerate(records[middle:])]
-    return [
-        _Portion(indexes[:middle], records[:middle], delivery),
-        _Portion(indexes[middle:], second, delivery),
-    ]
-
-
-def _fail(results: list[MessageResult], indexes: Iterable[int], error: GoQueueError) -> None:
-    for index in indexes:
-        results[index] = MessageResult(error=error)
+def _check_headers(records: Iterable[Record]) -> None:
+    """Refuse headers that are larger than a record may have; most have none, or one small one."""
+    for number, record in enumerate(records):
+        headers = record.headers
+        if not headers:
+            continue
+        name, value = headers[0]
+        if len(headers) == 1 and len(name) + len(value or b"") <= _SMALL_HEADER:
+            continue
+        size = sum(
+            len(each.encode("utf-8", "surrogateescape")) + len(content or b"")
+            for each, content in headers
+        )
+        if size > MAX_HEADERS_BYTES:
+            raise MalformedHeadersError(
+                f"record {number} has {size} bytes of headers, at most {MAX_HEADERS_BYTES}"
+            )

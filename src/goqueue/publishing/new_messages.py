@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.model.delivery import (
-    DELIVER_AT_HEADER,
-    DELIVERY_HEADERS,
-    delivery_headers,
-    delivery_of,
-)
-from goqueue.model.errors import MalformedHeadersError
-from goqueue.model.limits import MAX_HEADERS_BYTES
+from goqueue.model.delivery import DELIVER_AT_HEADER, delivery_headers, delivery_of
 from goqueue.publishing.delivery_headers import check_due
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from goqueue.model.delivery import Priority
-    from goqueue.records import Headers, Record
+    from goqueue.records import Headers
     from goqueue.topics.catalogue import Topic
-
-_SMALL_HEADER: Final = 1024
 
 
 class NewMessage(NamedTuple):
@@ -39,19 +28,10 @@ class NewMessage(NamedTuple):
     """For how long after its time stamp it is worth delivering to queue groups."""
 
 
-_UNSAID: Final = NewMessage(None)[5:]
+UNSAID: Final = NewMessage(None)[5:]
 """The end of a message that says nothing about its delivery."""
-_BARE: Final = _UNSAID[1:]
+_BARE: Final = UNSAID[1:]
 """The end of one that says nothing but when it is due."""
-
-
-def speak_of_delivery(messages: Sequence[NewMessage]) -> bool:
-    """Whether one of the messages says how it is to be delivered, in a field or in a header."""
-    return any(
-        message[5:] != _UNSAID
-        or (message.headers and any(name in DELIVERY_HEADERS for name, _ in message.headers))
-        for message in messages
-    )
 
 
 def headers_of(topic: Topic, message: NewMessage, now_ms: int) -> tuple[Headers, bool, int]:
@@ -79,22 +59,3 @@ def headers_of(topic: Topic, message: NewMessage, now_ms: int) -> tuple[Headers,
     if delivery.deliver_at_ms is not None:
         check_due(topic.settings, delivery.deliver_at_ms, now_ms)
     return headers, True, delivery.deliver_at_ms or 0
-
-
-def check_headers(records: Iterable[Record]) -> None:
-    """Refuse headers that are larger than a record may have; most have none, or one small one."""
-    for number, record in enumerate(records):
-        headers = record.headers
-        if not headers:
-            continue
-        name, value = headers[0]
-        if len(headers) == 1 and len(name) + len(value or b"") <= _SMALL_HEADER:
-            continue
-        size = sum(
-            len(each.encode("utf-8", "surrogateescape")) + len(content or b"")
-            for each, content in headers
-        )
-        if size > MAX_HEADERS_BYTES:
-            raise MalformedHeadersError(
-                f"record {number} has {size} bytes of headers, at most {MAX_HEADERS_BYTES}"
-            )

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partitions import Partitions
-    from goqueue.queues.dead_letters.service import DeadLetters
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import PartitionQueue
@@ -50,7 +49,6 @@ class AckServices(Protocol):
     queue_members: QueueMembers
     partitions: Partitions
     queue_traces: QueueTraces
-    dead_letters: DeadLetters
     measures: Measures
 
 
@@ -60,7 +58,7 @@ class _Applied(NamedTuple):
     group: QueueGroup
     end_offset: int
     has_news: bool
-    """Somebody may be handed more now."""
+    """Somebody may be handed more now, as something was acknowledged."""
     traced: list[TracedVerdict]
 
 
@@ -233,7 +231,7 @@ class Acknowledger:
         await self._queues.shard_of(group).store(group, changes)
         if self._services.queue_traces.is_on:
             self._services.queue_traces.committed(member.group_id, member.member_id, changes)
-        self._after(group)
+        self._queues.waiters(group.group_id).wake()
 
     # --- Making it true --------------------------------------------------------------------------
 
@@ -245,7 +243,7 @@ class Acknowledger:
         now_ms: int,
     ) -> _Applied:
         group = self._queues.group(group_id)
-        has_news = judgement.verdict is not Verdict.ACK or _somebody_waits_for_acks(group)
+        has_news = judgement.verdict is Verdict.ACK and _somebody_waits_for_acks(group)
         changes: dict[TopicIdPartition, list[Operation]] = {}
         traces = self._services.queue_traces
         traced = []
@@ -263,16 +261,9 @@ class Acknowledger:
         await shard.state.committed(end_offset)
         self._services.queue_traces.settled(traced)
         if judgement.verdict is not Verdict.ACK:
-            deadline_ms = group.next_deadline_ms()
-            if deadline_ms is not None:
-                shard.wake_at(deadline_ms)
-            self._services.dead_letters.look(group)
-        if has_news:
-            self._after(group)
-
-    def _after(self, group: QueueGroup) -> None:
-        """Members that had as much as they may have can have more."""
-        self._queues.waiters(group.group_id).wake()
+            shard.changed(group)
+        elif has_news:
+            self._queues.waiters(group.group_id).wake()
 
     def _measure(
         self,

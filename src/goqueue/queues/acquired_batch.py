@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from goqueue.model.dead_letters import Reason
 from goqueue.model.delivery import TTL_HEADER, milliseconds
+from goqueue.model.limits import MAX_REASON_CHARS
 from goqueue.model.ranges import around
+from goqueue.partitions.damage import describe
+from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery.decisions import doom
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.delivery.receipts import Receipt
 
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
     from goqueue.queues.delivery.line import Reservation
     from goqueue.queues.delivery.operations import LaneRange, Operation
     from goqueue.queues.delivery.queue import PartitionQueue
+    from goqueue.queues.delivery.settings import QueueSettings
     from goqueue.reading.record_reader import Loaded, StoredBatch
     from goqueue.records import Record
 
@@ -185,11 +191,30 @@ def cut(portion: Portion, left_bytes: int, *, is_first: bool) -> int:
     return left_bytes
 
 
-def take_expired(portion: Portion, ttl_ms: int, now_ms: int) -> list[int]:
-    """Take out the messages whose TTL has expired; returns their offsets.
+def sift(portion: Portion, settings: QueueSettings, now_ms: int) -> None:
+    """Be done with what is not there, and dead-letter what does not decode.
 
-    Only batches that say so, or topics in which messages have a life, are looked into.
+    Records in a row that do not decode are one letter, at the first of their offsets.
     """
+    if portion.loaded.gone:
+        portion.changes.append(ops.Settled(list(portion.loaded.gone)))
+    for fault in portion.loaded.faults:
+        first, end = fault.first, fault.end
+        if first + 1 < end:
+            portion.changes.append(ops.Settled([(first + 1, end)]))
+        why = describe(fault)[:MAX_REASON_CHARS]
+        portion.changes += doom([first], Reason.POISON_MESSAGE, settings, now_ms, why)
+
+
+def may_expire(portion: Portion, ttl_ms: int) -> bool:
+    """Whether messages may have a TTL: their topic has one, or a batch says so."""
+    return bool(ttl_ms) or any(
+        batch.info.has_delivery_headers for batch, _, _ in portion.loaded.parts
+    )
+
+
+def take_expired(portion: Portion, ttl_ms: int, now_ms: int) -> list[int]:
+    """Take out the messages whose TTL has expired; returns their offsets."""
     parts: list[tuple[StoredBatch, int, int]] = []
     found: list[int] = []
     for batch, first, end in portion.loaded.parts:

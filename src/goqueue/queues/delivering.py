@@ -8,29 +8,25 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import CoordinatorUnavailableError
-from goqueue.model.limits import MAX_CACHED_RECORD_BYTES, MAX_REASON_CHARS
-from goqueue.partitions.damage import describe
+from goqueue.model.limits import MAX_CACHED_RECORD_BYTES
 from goqueue.partitions.partition import Isolation
 from goqueue.partitions.waiting import Waiter
-from goqueue.queues.acquired_batch import Portion, cut, take_expired
+from goqueue.queues.acquired_batch import Portion, cut, may_expire, sift, take_expired
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.decisions import doom
 from goqueue.queues.delivery.group import Source
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.runs import runs_of
-from goqueue.queues.start import isolation_of
 from goqueue.queues.whole_batches import cut_whole, round_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from goqueue.model.ranges import Range
     from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
     from goqueue.partitions.clock_guard import ClockGuard
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partitions import Partitions
     from goqueue.queues.acquired_batch import Delivery
-    from goqueue.queues.dead_letters.service import DeadLetters
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.line import Reservation
     from goqueue.queues.delivery.operations import Operation
@@ -42,7 +38,6 @@ if TYPE_CHECKING:
     from goqueue.queues.traces import QueueTraces
     from goqueue.reading.record_reader import RecordReader
     from goqueue.records import Record
-    from goqueue.records.salvage import Fault
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topics
 
@@ -59,7 +54,6 @@ class DeliveryServices(Protocol):
     measures: Measures
     queue_traces: QueueTraces
     partitions: Partitions
-    dead_letters: DeadLetters
     record_reader: RecordReader
     topics: Topics
     clock: Clock
@@ -204,7 +198,7 @@ class Deliverer:
         """Be told of whatever happens from now on; before looking, so that nothing is missed."""
         waiter.begin(1)
         self._queues.waiters(group.group_id).add(waiter)
-        isolation = isolation_of(group.settings)
+        isolation = group.settings.isolation
         for each in partitions:
             partition = self._services.partitions.partition(each)
             partition.waiters_for(isolation).add(waiter)
@@ -262,7 +256,7 @@ class Deliverer:
                 return []
             portions = await self._decided(group, shard, reserved, wanted)
             if any(isinstance(each, ops.Doomed) for p in portions for each in p.changes):
-                self._services.dead_letters.look(group)
+                self._queues.on_dead(group)
             portions = [portion for portion in portions if portion.marks]
             if portions or any(reservation.is_void for _, _, reservation in reserved):
                 return portions
@@ -303,7 +297,7 @@ class Deliverer:
             for _, queue, reservation in reserved:
                 given_back = back.get(reservation)
                 if given_back is None:
-                    given_back = _ranges(reservation)
+                    given_back = reservation.offsets
                 group.end_reservation(queue, reservation, given_back)
         shard.wake_at(now_ms + visibility_ms)
         await shard.state.committed(end_offset)
@@ -335,7 +329,7 @@ class Deliverer:
         self, group: QueueGroup, partitions: Sequence[TopicPartition], wanted: _Wanted
     ) -> tuple[list[Source], dict[TopicIdPartition, list[Operation]]]:
         """Where to take from; first, what retention has taken away must be done with."""
-        isolation, locks = isolation_of(group.settings), group.settings.partition_locks
+        isolation, locks = group.settings.isolation, group.settings.partition_locks
         sources: list[Source] = []
         trimmed: dict[TopicIdPartition, list[Operation]] = {}
         for each in partitions:
@@ -365,15 +359,14 @@ class Deliverer:
         partition = self._queues.partition(key)
         if partition is None or key not in group.queues:
             raise CoordinatorUnavailableError("the topic was just deleted")
-        ranges = _ranges(reservation)
         topic = self._services.topics.catalogue.by_name.get(partition.id.topic)
         opened = opened or (topic is not None and bool(topic.settings.ttl_ms))
         loaded = await self._services.record_reader.load(
             partition,
-            ranges,
+            reservation.offsets,
             opened=opened,
             max_bytes=MAX_CACHED_RECORD_BYTES,
-            isolation=isolation_of(group.settings),
+            isolation=group.settings.isolation,
         )
         return Portion(partition, queue, key, reservation, loaded, back=list(loaded.rest))
 
@@ -384,15 +377,13 @@ class Deliverer:
         expires.
         """
         now_ms = self._services.clock.now_ms()
-        if portion.loaded.gone:
-            portion.changes.append(ops.Settled(list(portion.loaded.gone)))
-        for fault in portion.loaded.faults:
-            self._reject(group, portion, fault, now_ms)
+        sift(portion, group.settings, now_ms)
         topic = portion.partition.id.topic
         settings = self._services.topics.catalogue.topic(topic).settings
-        if self._services.clock_guard.jump() is not None:
-            return  # everything might seem old
-        expired = take_expired(portion, settings.ttl_ms or 0, now_ms)
+        ttl_ms = settings.ttl_ms or 0
+        if not may_expire(portion, ttl_ms) or self._services.clock_guard.jump() is not None:
+            return
+        expired = take_expired(portion, ttl_ms, now_ms)
         if not expired:
             return
         self._services.measures.expired(topic, len(expired))
@@ -403,15 +394,3 @@ class Deliverer:
             portion.changes += doom(expired, Reason.TTL_EXPIRED, group.settings, now_ms)
         else:
             portion.changes.append(ops.Settled(ranges))
-
-    def _reject(self, group: QueueGroup, portion: Portion, fault: Fault, now_ms: int) -> None:
-        """Dead-letter records that do not decode, as one letter at the first of their offsets."""
-        first, end = fault.first, fault.end
-        if first + 1 < end:
-            portion.changes.append(ops.Settled([(first + 1, end)]))
-        why = describe(fault)[:MAX_REASON_CHARS]
-        portion.changes += doom([first], Reason.POISON_MESSAGE, group.settings, now_ms, why)
-
-
-def _ranges(reservation: Reservation) -> list[Range]:
-    return [(first, end) for _, first, end in reservation.ranges]

@@ -33,7 +33,7 @@ from goqueue.state.shard import ShardStatus
 from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from concurrent.futures import Executor
 
     from goqueue.groups.service import Groups
@@ -57,13 +57,6 @@ _MAX_GROUPS: Final = 100_000
 """In one partition of the queue state topic; one more is refused."""
 
 
-class DeadLetterMover(Protocol):
-    """Moves dead messages to their dead-letter queue."""
-
-    def look(self, group: QueueGroup) -> None:
-        """A group may have some."""
-
-
 class QueueServices(StartServices, Protocol):
     """What queue groups need."""
 
@@ -77,10 +70,6 @@ class QueueServices(StartServices, Protocol):
     groups: Groups
     record_reader: RecordReader
 
-    @property
-    def dead_letters(self) -> DeadLetterMover:
-        """Where dead messages go."""
-
     async def create_internal_topic(self, name: str, partition_count: int) -> None:
         """Make one of the broker's own topics, if it is not there."""
 
@@ -93,6 +82,8 @@ class Queues:
         self._shards: dict[int, QueueShard] = {}
         self.now_ms = services.state_logs.clock.now_ms
         """The time by which leases, retries and sessions are counted."""
+        self.on_dead: Callable[[QueueGroup], None] = lambda _group: None
+        """Told of groups that may have dead messages; set by whoever moves them."""
         self._making = asyncio.Lock()
         self._waiters: dict[str, Waiters] = {}
         self._partition_count = QUEUE_PARTITIONS
@@ -192,7 +183,7 @@ class Queues:
             on_lost=partial(self._on_lost, log.partition.name),
             on_change=self._on_change,
             on_timeout=self._on_timeout,
-            on_gone=self._on_gone,
+            on_gone=services.queue_traces.member_gone,
         )
         await shard.state.open(log.partition.leader_epoch)
         self._shards[number] = shard
@@ -218,7 +209,7 @@ class Queues:
     def _on_change(self, group: QueueGroup) -> None:
         """Time has changed something in a group."""
         self.waiters(group.group_id).wake()
-        self._services.dead_letters.look(group)
+        self.on_dead(group)
 
     def _on_timeout(self, group: QueueGroup, key: TopicIdPartition, ranges: list[Range]) -> None:
         topic = self._services.topics.catalogue.by_id.get(key[0])
@@ -227,12 +218,6 @@ class Queues:
             self._services.measures.timed_out(topic.name, group.group_id, count)
         if self._services.queue_traces.is_on:
             self._services.queue_traces.timed_out(group, key, ranges)
-
-    def _on_gone(
-        self, group: QueueGroup, member_id: str, changes: dict[TopicIdPartition, list[Operation]]
-    ) -> None:
-        if self._services.queue_traces.is_on:
-            self._services.queue_traces.member_gone(group.group_id, member_id, changes)
 
     # --- Groups ----------------------------------------------------------------------------------
 
@@ -253,24 +238,24 @@ class Queues:
             )
         shard = await self._shard(group_id)
         group = shard.groups.get(group_id)
-        if group is not None and group.is_dormant and settings.mode is Mode.SHARED:
+        if group is None:
             self._refuse_log_group(group_id, settings.mode)
-        if group is not None and group.settings_are_lost:
-            await shard.put_group(group_id, settings)
-        if group is not None:
-            if group.settings.mode is not settings.mode:
-                raise GroupModeError(
-                    f"group {group_id!r} hands out messages in {group.settings.mode} mode, not "
-                    f"{settings.mode}: join it so, or delete it first"
+            if len(shard.groups) >= self.max_groups:
+                raise TooManyGroupsError(
+                    f"no room for group {group_id!r} beside {len(shard.groups)} others: delete "
+                    "some that nobody needs"
                 )
-            return group
-        self._refuse_log_group(group_id, settings.mode)
-        if len(shard.groups) >= self.max_groups:
-            raise TooManyGroupsError(
-                f"no room for group {group_id!r} beside {len(shard.groups)} others: delete some "
-                "that nobody needs"
+            return await shard.put_group(group_id, settings)
+        if group.is_dormant and settings.mode is Mode.SHARED:
+            self._refuse_log_group(group_id, settings.mode)
+        if group.settings_are_lost:
+            await shard.put_group(group_id, settings)
+        if group.settings.mode is not settings.mode:
+            raise GroupModeError(
+                f"group {group_id!r} hands out messages in {group.settings.mode} mode, not "
+                f"{settings.mode}: join it so, or delete it first"
             )
-        return await shard.put_group(group_id, settings)
+        return group
 
     def _refuse_log_group(self, group_id: str, mode: Mode) -> None:
         """Let nobody share a group with members that read by offsets.
@@ -346,9 +331,8 @@ class Queues:
 
     def key(self, partition_id: TopicPartition) -> TopicIdPartition:
         """What a partition is called in the state of groups."""
-        return self._services.topics.catalogue.topic(
-            partition_id.topic
-        ).topic_id, partition_id.partition
+        topic = self._services.topics.catalogue.topic(partition_id.topic)
+        return topic.topic_id, partition_id.partition
 
     def keys_of(self, member: SharedMember) -> list[TopicIdPartition]:
         """The partitions that a member of a shared group takes from, in order."""

@@ -187,6 +187,13 @@ class QueueShard:
         delay_s = max((deadline_ms - self._now_ms()) / 1000, _SHORTEST_WAIT_S)
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
 
+    def changed(self, group: QueueGroup) -> None:
+        """Messages of a group came back, wait or are dead: see to them when it is time."""
+        deadline_ms = group.next_deadline_ms()
+        if deadline_ms is not None:
+            self.wake_at(deadline_ms)
+        self._on_change(group)
+
     def _start(self) -> None:
         """Look at the groups that were loaded when their next deadline comes."""
         deadline_ms = min(

@@ -1,4 +1,4 @@
-"""Where queue groups begin to read a partition, and up to where they may."""
+"""Where queue groups begin to read a partition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 from goqueue.groups.encoding import CommittedOffset
 from goqueue.model.iso_duration import iso_duration_ms
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.partitions.partition import Isolation
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -26,11 +25,6 @@ class StartServices(Protocol):
     groups: Groups
     clock: Clock
     executor: Executor
-
-
-def isolation_of(settings: QueueSettings) -> Isolation:
-    """Which messages a queue group reads."""
-    return Isolation.READ_UNCOMMITTED if settings.reads_uncommitted else Isolation.READ_COMMITTED
 
 
 async def start_of(
@@ -62,8 +56,8 @@ async def reset_start(
         moment_ms = max(services.clock.now_ms() - ago_ms, 0)
         loop = asyncio.get_running_loop()
         hit = await loop.run_in_executor(services.executor, partition.find_time, moment_ms)
-        end = partition.readable_to(isolation_of(settings))
+        end = partition.readable_to(settings.isolation)
         return end if hit is None else min(max(hit.offset, partition.log_start), end)
     if settings.start_at_latest:
-        return partition.readable_to(isolation_of(settings))
+        return partition.readable_to(settings.isolation)
     return partition.log_start

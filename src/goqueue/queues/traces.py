@@ -108,9 +108,11 @@ class QueueTraces:
         """A member is done with everything up to somewhere."""
         self._changed(Event.ACKED, group_id, changes, consumer=member_id)
 
-    def member_gone(self, group: str, member: str, changes: _Changes) -> None:
+    def member_gone(self, group: QueueGroup, member: str, changes: _Changes) -> None:
         """Messages were taken back from a member that is gone."""
-        self._changed(Event.TIMED_OUT, group, changes, consumer=member, error=MEMBER_GONE)
+        if self.is_on:
+            about = {"consumer": member, "error": MEMBER_GONE}
+            self._changed(Event.TIMED_OUT, group.group_id, changes, **about)
 
     def _changed(self, event: Event, group: str, changes: _Changes, **said: Any) -> None:
         for key, operations in changes.items():

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from goqueue.model.delivery import Priority
 from goqueue.queues.delivery.operations import joined
 from goqueue.queues.delivery.pages import MessageState
-from goqueue.queues.start import isolation_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +66,7 @@ class QueueView:
 
 def queue_views(queues: Queues, group: QueueGroup) -> list[QueueView]:
     """Every partition that a queue group reads and that still exists, in order."""
-    isolation = isolation_of(group.settings)
+    isolation = group.settings.isolation
     found = [
         QueueView(partition, queue, isolation)
         for key, queue in group.queues.items()

@@ -7,7 +7,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from goqueue.model.ranges import around
-from goqueue.queues.start import isolation_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +49,7 @@ def round_up(group: QueueGroup, portion: Portion, reader: RecordReader) -> None:
     if not rest:
         return
     group.reserve_along(portion.queue, portion.reservation, [part for _, part in rest])
-    isolation = isolation_of(group.settings)
+    isolation = group.settings.isolation
     for batch, (_, first, end) in rest:
         reader.sort(portion.partition, batch, (first, end), portion.loaded, isolation)
 

@@ -30,7 +30,6 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.damage import describe
 from goqueue.queues.dead_letters.moves import Moves
 from goqueue.queues.delivery import operations as ops
-from goqueue.queues.start import isolation_of
 from goqueue.records import Record, peek
 
 if TYPE_CHECKING:
@@ -114,6 +113,7 @@ class DeadLetters:
     def __init__(self, services: DeadLetterServices, queues: Queues) -> None:
         self._services = services
         self._queues = queues
+        queues.on_dead = self.look
         self._waiting: set[str] = set()
         """Groups that have messages to dead-letter."""
         self._task: asyncio.Task[None] | None = None
@@ -174,7 +174,7 @@ class DeadLetters:
             source,
             ops.ranges_of(offsets),
             max_bytes=_READ_BYTES,
-            isolation=isolation_of(group.settings),
+            isolation=group.settings.isolation,
         )
         if loaded.gone:
             await self._moves.change(group, key, ops.Settled(list(loaded.gone)))

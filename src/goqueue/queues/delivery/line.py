@@ -41,6 +41,11 @@ class Reservation:
     """Their member has left: nothing of it may be handed out."""
 
     @property
+    def offsets(self) -> list[Range]:
+        """Which messages these are."""
+        return [(first, end) for _, first, end in self.ranges]
+
+    @property
     def count(self) -> int:
         """How many messages these are."""
         return sum(end - first for _, first, end in self.ranges)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from goqueue.partitions.partition import Isolation
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -44,9 +46,9 @@ class QueueSettings(msgspec.Struct, frozen=True):
     dead_letters: bool = True
     """Dead messages are copied to the topic's dead-letter topic."""
     session_ms: int = 45_000
-    """A share consumer of which nothing was heard for so long is gone."""
+    """The session timeout of share consumers."""
     heartbeat_ms: int = 5_000
-    """How often share consumers are told to let themselves be heard."""
+    """The heartbeat interval of share consumers."""
     was_joined: bool = False
     """Somebody has been a member: the group exists until it is deleted, whatever it reads."""
     start_ago: str = ""
@@ -63,6 +65,11 @@ class QueueSettings(msgspec.Struct, frozen=True):
     """A share consumer was the first member: what is not set has the defaults of share groups."""
     configured: tuple[str, ...] = ()
     """The fields that an administrator has set, and that the first member does not decide."""
+
+    @property
+    def isolation(self) -> Isolation:
+        """Which messages the group reads."""
+        return Isolation.READ_UNCOMMITTED if self.reads_uncommitted else Isolation.READ_COMMITTED
 
     def with_changes(self, changes: Mapping[str, object]) -> QueueSettings:
         """The same with some fields set by an administrator."""

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from goqueue.model.ranges import Range
     from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
     from goqueue.partitions.measures import Measures
-    from goqueue.queues.dead_letters.service import DeadLetters
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import PartitionQueue
@@ -32,7 +31,6 @@ class ShareAckServices(Protocol):
     queues: Queues
     clock: Clock
     queue_traces: QueueTraces
-    dead_letters: DeadLetters
     measures: Measures
 
 
@@ -119,12 +117,9 @@ class ShareAcks:
         self._services.queue_traces.settled(traced)
         done = {type(each) for operations in changes.values() for each in operations}
         if done - {ops.Settled}:
-            deadline_ms = group.next_deadline_ms()
-            if deadline_ms is not None:
-                shard.wake_at(deadline_ms)
-            self._services.dead_letters.look(group)
-        # Messages came back, or the member may have more than before.
-        self._queues.waiters(group.group_id).wake()
+            shard.changed(group)
+        else:  # the member may have more than before
+            self._queues.waiters(group.group_id).wake()
 
     def _measure(
         self, topic: str, group_id: str, judged: Sequence[OffsetsJudged], took_s: float
@@ -154,8 +149,7 @@ def _checked(
         # No more than it has in all, before anybody looks at each page of a range that claims so.
         if verdict is Verdict.EXTEND and not group.settings.can_renew:
             raise ForeignReceiptError(
-                f"group {group.group_id!r} lets nobody extend a lock: "
-                "share.renew.acknowledge.enable is false"
+                f"group {group.group_id!r} does not let share consumers extend their locks"
             )
         if queue is None or last - first >= held or not _has(queue, first, last, member_id, now_ms):
             raise ForeignReceiptError(

@@ -11,7 +11,7 @@ from goqueue.configs.absent_settings import ABSENT, ABSENT_OF_GROUPS, absence, m
 from goqueue.configs.broker_setting_table import BROKER_SETTINGS, TOPIC_SYNONYMS
 from goqueue.configs.coordinated_setting_table import COORDINATED_SETTINGS
 from goqueue.protocols.kafka.configs.reference import reference
-from goqueue.queues.share.settings import SHARE_SETTINGS
+from goqueue.protocols.kafka.configs.share_settings import SHARE_SETTINGS
 from goqueue.server.config import Config
 from goqueue.server.config_docs import kafka_view
 from goqueue.topics.setting import Effect

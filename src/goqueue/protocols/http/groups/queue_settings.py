@@ -11,7 +11,6 @@ from goqueue.protocols.http.groups.queue_settings_shapes import (
     SettingsBody,
     settings_shape,
 )
-from goqueue.queues.share.settings import OFFSET_RESET
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -41,5 +40,7 @@ class QueueSettingsRoutes:
 
     def _answer(self, group_id: str) -> SettingsAnswer:
         settings = self._queues.group(group_id).settings
-        start = OFFSET_RESET.text(settings)
+        start = "latest" if settings.start_at_latest else "earliest"
+        if settings.start_ago:
+            start = f"by_duration:{settings.start_ago}"
         return SettingsAnswer(group_id, settings.mode, start, settings_shape(settings))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from goqueue.configs.coordinated_setting_table import COORDINATED_SETTINGS
-from goqueue.configs.share_group_configs import GroupConfigs
 from goqueue.model.errors import InvalidGroupRequestError, InvalidTopicConfigError
 from goqueue.protocols.kafka.configs.entries import (
     DELETE,
@@ -21,12 +20,15 @@ from goqueue.protocols.kafka.configs.entries import (
     described,
     given,
 )
-from goqueue.queues.share.settings import SHARE_SETTINGS
+from goqueue.protocols.kafka.configs.share_settings import SHARE_SETTINGS
+from goqueue.queues.delivery.settings import NEW_SHARE_GROUP
+from goqueue.queues.share.members import check_is_free
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from goqueue.broker.broker import Broker
+    from goqueue.queues.delivery.settings import QueueSettings
     from goqueue.wire.kafka.reading import Struct
 
 
@@ -129,17 +131,27 @@ class CoordinatedSection:
 
 
 class ShareSection:
-    """Settings of share groups, which are those of queue groups."""
+    """Settings of share groups, which are those of queue groups.
+
+    They may be given before there is a group to follow them. Such a group is then made, with
+    nothing in it, so that they are stored like those of any other.
+    """
 
     names = SHARE_SETTINGS
 
     def __init__(self, broker: Broker) -> None:
         self._queues = broker.queues
-        self._configs = GroupConfigs(broker.queues, broker.settings.groups)
+        self._limits = broker.settings.groups
+
+    def _settings(self, group_id: str) -> QueueSettings:
+        """What is in force, or would be if a share consumer made the group now."""
+        check_is_free(group_id)
+        group = self._queues.find(group_id)
+        return NEW_SHARE_GROUP if group is None else group.settings
 
     def describe(self, group_id: str) -> list[dict[str, Any]]:
         """Every setting of a group."""
-        settings = self._configs.settings(group_id)
+        settings = self._settings(group_id)
         found = []
         for setting in SHARE_SETTINGS.values():
             value = setting.text(settings)
@@ -156,10 +168,24 @@ class ShareSection:
 
     async def change(self, group_id: str, changes: Mapping[str, str | None], *, dry: bool) -> None:
         """Change some settings; the group is made if there is none."""
+        settings = self._settings(group_id)
+        for name, text in changes.items():
+            setting = SHARE_SETTINGS[name]
+            if text is None:
+                settings = settings.without(setting.fields)
+            else:
+                settings = settings.with_changes(setting.parse(text, self._limits))
+        if settings.heartbeat_ms >= settings.session_ms:
+            raise InvalidTopicConfigError(
+                "share.heartbeat.interval.ms must be less than share.session.timeout.ms: "
+                f"{settings.heartbeat_ms}, {settings.session_ms}"
+            )
         if dry:
-            self._configs.changed(group_id, changes)
+            return
+        if self._queues.find(group_id) is None:
+            await self._queues.open(group_id, settings)
         else:
-            await self._configs.configure(group_id, changes)
+            await self._queues.follow(group_id, settings)
 
 
 def _changes(resource: Struct) -> dict[str, str | None]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from goqueue.configs.absent_settings import ABSENT, ABSENT_OF_GROUPS
 from goqueue.configs.broker_setting_table import BROKER_SETTINGS
 from goqueue.configs.coordinated_setting_table import COORDINATED_SETTINGS
+from goqueue.protocols.kafka.configs.share_settings import SHARE_SETTINGS
 from goqueue.queues.delivery.settings import NEW_SHARE_GROUP
-from goqueue.queues.share.settings import SHARE_SETTINGS
 from goqueue.topics.setting import LONG_MAX, Effect
 from goqueue.topics.setting_table import OWN_SETTINGS, SETTINGS
 

@@ -14,7 +14,6 @@ from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, once_each
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.share.members import ShareMembers
-from goqueue.queues.start import isolation_of
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class ShareOffsetsApi:
         if group is None or partition is None or queue is None or not queue.is_read:
             return {**answer, "start_offset": _UNREAD, "lag": _UNREAD}
         start = max(queue.start, partition.log_start)
-        end = partition.readable_to(isolation_of(group.settings))
+        end = partition.readable_to(group.settings.isolation)
         done = queue.window.in_state(start, end, MessageState.SETTLED)
         return {
             **answer,

@@ -104,7 +104,7 @@ class _Choice:
     def fields(self) -> tuple[str, ...]:
         return (self.field,)
 
-    def parse(self, text: str, limits: GroupSettings) -> dict[str, object]:  # noqa: ARG002 - others have bounds
+    def parse(self, text: str, limits: GroupSettings) -> dict[str, object]:
         if text not in self.words:
             raise InvalidTopicConfigError(
                 f"{self.name} is {text!r}: expected one of {', '.join(self.words)}"
@@ -133,7 +133,7 @@ class _OffsetReset:
     def fields(self) -> tuple[str, ...]:
         return ("start_at_latest", "start_ago")
 
-    def parse(self, text: str, limits: GroupSettings) -> dict[str, object]:  # noqa: ARG002 - others have bounds
+    def parse(self, text: str, limits: GroupSettings) -> dict[str, object]:
         if text in {"latest", "earliest"}:
             return {"start_at_latest": text == "latest", "start_ago": ""}
         ago = text.removeprefix(_BY_DURATION)
@@ -150,10 +150,8 @@ class _OffsetReset:
         return "latest" if settings.start_at_latest else "earliest"
 
 
-OFFSET_RESET: Final[ShareSetting] = _OffsetReset()
-
 _ALL: Final[tuple[ShareSetting, ...]] = (
-    OFFSET_RESET,
+    _OffsetReset(),
     _Number(
         "share.record.lock.duration.ms",
         "visibility_ms",
