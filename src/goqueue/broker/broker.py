@@ -184,7 +184,7 @@ class Broker:
         self.memberships = Memberships(self)
         self.record_reader = RecordReader(self.executor, self.damage, self.opener)
         self.queues = Queues(self)
-        self.queue_members = QueueMembers(self, self.queues)
+        self.queue_members = QueueMembers(self.queues, self.topics, self.memberships)
         self.deliverer = Deliverer(self, self.queues)
         self.acknowledger = Acknowledger(self, self.queues)
         self.dead_letters = DeadLetters(self, self.queues)

@@ -23,17 +23,17 @@ from goqueue.model.limits import MAX_HEADERS_BYTES
 from goqueue.model.partitioning import key_hash
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.delivery_headers import Opened
-from goqueue.publishing.message_portions import (
+from goqueue.publishing.new_messages import (
     BY_RECORD,
     NOWHERE,
+    UNSAID,
     MessageResult,
     Portion,
     fail,
+    headers_of,
     smaller,
 )
-from goqueue.publishing.new_messages import UNSAID, headers_of
-from goqueue.publishing.requests import Acks, PublishRequest
-from goqueue.publishing.schema_verdict import FITS, SchemaVerdict, refusal
+from goqueue.publishing.requests import FITS, Acks, PublishRequest, SchemaVerdict, refusal
 from goqueue.records import DELIVERY, TRANSACTIONAL, Record, encode
 
 if TYPE_CHECKING:

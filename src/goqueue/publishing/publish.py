@@ -30,9 +30,8 @@ from goqueue.publishing.delivery_headers import (
     may_have_delivery_headers,
     opened,
 )
-from goqueue.publishing.requests import Acks, Published, PublishRequest
+from goqueue.publishing.requests import Acks, Published, PublishRequest, SchemaVerdict
 from goqueue.publishing.rewrite import records_of, rewritten
-from goqueue.publishing.schema_verdict import SchemaVerdict
 from goqueue.records import DELIVERY, Compression, encode
 from goqueue.records.batch import peek
 from goqueue.storage.config import Fsync

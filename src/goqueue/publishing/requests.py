@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from goqueue.model.errors import SchemaValidationError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
 
     from goqueue.model.errors import BatchError
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.partition import Placed
     from goqueue.publishing.delivery_headers import Delayed, Opened
-    from goqueue.publishing.schema_verdict import SchemaVerdict
     from goqueue.records import Record
 
 
@@ -26,6 +27,25 @@ class Acks(IntEnum):
     ALL = -1
     NONE = 0
     LEADER = 1
+
+
+class SchemaVerdict(NamedTuple):
+    """What came of holding a batch against schemas."""
+
+    error: SchemaValidationError | BatchError | None = None
+    """Why it is refused, if it is."""
+
+
+FITS: Final = SchemaVerdict()
+
+
+def refusal(reasons: Mapping[int, str]) -> SchemaValidationError | None:
+    """What is said of a batch in which some messages do not fit."""
+    if not reasons:
+        return None
+    first, more = next(iter(reasons.values())), len(reasons) - 1
+    said = f"{first} (and {more} more do not fit)" if more else first
+    return SchemaValidationError(said, reasons)
 
 
 class PublishRequest(NamedTuple):

@@ -198,7 +198,7 @@ class Deliverer:
         """Be told of whatever happens from now on; before looking, so that nothing is missed."""
         waiter.begin(1)
         self._queues.waiters(group.group_id).add(waiter)
-        isolation = group.settings.isolation
+        isolation = group.isolation
         for each in partitions:
             partition = self._services.partitions.partition(each)
             partition.waiters_for(isolation).add(waiter)
@@ -329,7 +329,7 @@ class Deliverer:
         self, group: QueueGroup, partitions: Sequence[TopicPartition], wanted: _Wanted
     ) -> tuple[list[Source], dict[TopicIdPartition, list[Operation]]]:
         """Where to take from; first, what retention has taken away must be done with."""
-        isolation, locks = group.settings.isolation, group.settings.partition_locks
+        isolation, locks = group.isolation, group.settings.partition_locks
         sources: list[Source] = []
         trimmed: dict[TopicIdPartition, list[Operation]] = {}
         for each in partitions:
@@ -366,7 +366,7 @@ class Deliverer:
             reservation.offsets,
             opened=opened,
             max_bytes=MAX_CACHED_RECORD_BYTES,
-            isolation=group.settings.isolation,
+            isolation=group.isolation,
         )
         return Portion(partition, queue, key, reservation, loaded, back=list(loaded.rest))
 

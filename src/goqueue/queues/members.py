@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from goqueue.model.errors import InternalTopicError, InvalidGroupIdError, InvalidGroupRequestError
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
     from goqueue.topics.catalogue import Topics
 
 HEARTBEAT_INTERVAL_MS: Final = 5_000
-
-
-class MemberServices(Protocol):
-    """What members of queue groups need."""
-
-    topics: Topics
-    memberships: Memberships
 
 
 @dataclass(slots=True)
@@ -50,9 +43,10 @@ class QueueMember:
 class QueueMembers:
     """Lets members into queue groups, and out again."""
 
-    def __init__(self, services: MemberServices, queues: Queues) -> None:
-        self._services = services
+    def __init__(self, queues: Queues, topics: Topics, memberships: Memberships) -> None:
         self._queues = queues
+        self._topics = topics
+        self._memberships = memberships
 
     async def join(
         self,
@@ -82,12 +76,12 @@ class QueueMembers:
         if group_id == REDRIVE_GROUP:
             raise InvalidGroupIdError(f"{group_id!r} belongs to the broker: nobody joins it")
         for name in wanted:
-            if self._services.topics.catalogue.topic(name).is_internal:
+            if self._topics.catalogue.topic(name).is_internal:
                 raise InternalTopicError(f"{name} belongs to the broker: no group works it off")
         group = await self._queues.join(group_id, settings)
         await self._queues.open_queues(group, self._queues.partitions_of_topics(wanted))
         if group.settings.mode is Mode.EXCLUSIVE:
-            owner = await self._services.memberships.join(
+            owner = await self._memberships.join(
                 group_id,
                 wanted,
                 client_id=client_id,
@@ -116,7 +110,7 @@ class QueueMembers:
         if group is None or group.is_dormant:
             return None
         if group.settings.mode is Mode.EXCLUSIVE:
-            owner = self._services.memberships.member(group_id, member_id, epoch)
+            owner = self._memberships.member(group_id, member_id, epoch)
             return QueueMember(group_id, member_id, Mode.EXCLUSIVE, owner)
         group.members.get(member_id)
         return QueueMember(group_id, member_id, Mode.SHARED)
@@ -128,7 +122,7 @@ class QueueMembers:
             GroupError: it is no member any more.
         """
         if member.owner is not None:
-            await self._services.memberships.heartbeat(member.owner)
+            await self._memberships.heartbeat(member.owner)
             return
         group = self._queues.group(member.group_id)
         group.members.heartbeat(member.member_id, None, None, self._queues.now_ms())
@@ -137,7 +131,7 @@ class QueueMembers:
         """Go; what the member has is handed to others at once."""
         group = self._queues.group(member.group_id)
         if member.owner is not None:
-            await self._services.memberships.leave(member.owner)
+            await self._memberships.leave(member.owner)
         else:
             group.members.leave(member.member_id)
         group.forget_member(member.member_id)

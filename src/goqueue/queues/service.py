@@ -377,7 +377,7 @@ class Queues:
         starts = {
             self.key(each): ops.Opened(offset, is_set=True)
             if offset >= 0
-            else ops.Opened(await reset_start(self._services, group.settings, found[each]))
+            else ops.Opened(await reset_start(self._services, group, found[each]))
             for each, offset in offsets.items()
         }
         changes: dict[TopicIdPartition, list[Operation]] = {

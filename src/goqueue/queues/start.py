@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from goqueue.groups.service import Groups
     from goqueue.partitions.partition import Partition
     from goqueue.queues.delivery.group import QueueGroup
-    from goqueue.queues.delivery.settings import QueueSettings
     from goqueue.runtime.clock import Clock
 
 
@@ -44,20 +43,18 @@ async def start_of(
         return committed.offset
     if not is_new_topic:
         return partition.log_start
-    return await reset_start(services, group.settings, partition)
+    return await reset_start(services, group, partition)
 
 
-async def reset_start(
-    services: StartServices, settings: QueueSettings, partition: Partition
-) -> int:
+async def reset_start(services: StartServices, group: QueueGroup, partition: Partition) -> int:
     """Where a group begins that knows nothing of a partition."""
-    ago_ms = iso_duration_ms(settings.start_ago)
+    ago_ms = iso_duration_ms(group.settings.start_ago)
     if ago_ms is not None:
         moment_ms = max(services.clock.now_ms() - ago_ms, 0)
         loop = asyncio.get_running_loop()
         hit = await loop.run_in_executor(services.executor, partition.find_time, moment_ms)
-        end = partition.readable_to(settings.isolation)
+        end = partition.readable_to(group.isolation)
         return end if hit is None else min(max(hit.offset, partition.log_start), end)
-    if settings.start_at_latest:
-        return partition.readable_to(settings.isolation)
+    if group.settings.start_at_latest:
+        return partition.readable_to(group.isolation)
     return partition.log_start

@@ -66,7 +66,7 @@ class QueueView:
 
 def queue_views(queues: Queues, group: QueueGroup) -> list[QueueView]:
     """Every partition that a queue group reads and that still exists, in order."""
-    isolation = group.settings.isolation
+    isolation = group.isolation
     found = [
         QueueView(partition, queue, isolation)
         for key, queue in group.queues.items()

@@ -49,7 +49,7 @@ def round_up(group: QueueGroup, portion: Portion, reader: RecordReader) -> None:
     if not rest:
         return
     group.reserve_along(portion.queue, portion.reservation, [part for _, part in rest])
-    isolation = group.settings.isolation
+    isolation = group.isolation
     for batch, (_, first, end) in rest:
         reader.sort(portion.partition, batch, (first, end), portion.loaded, isolation)
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.metrics import names
 from goqueue.model.errors import InvalidSchemaError, SchemaValidationError
+from goqueue.publishing.requests import refusal
 from goqueue.publishing.rewrite import records_of
-from goqueue.publishing.schema_verdict import refusal
 from goqueue.records import admit
 from goqueue.runtime.bounded_process import ProcessLost
 from goqueue.runtime.tasks import in_thread

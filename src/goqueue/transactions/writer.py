@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from goqueue.partitions.partitions import Partitions
-    from goqueue.publishing.message_portions import MessageResult
     from goqueue.publishing.messages import MessageWriter, Misfits
-    from goqueue.publishing.new_messages import NewMessage
+    from goqueue.publishing.new_messages import MessageResult, NewMessage
     from goqueue.topics.catalogue import Topics
     from goqueue.transactions.messages import Identity
     from goqueue.transactions.service import Transactions

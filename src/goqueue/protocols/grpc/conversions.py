@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from goqueue.model.errors import GoQueueError
     from goqueue.model.topic_partition import TopicPartition
-    from goqueue.publishing.message_portions import MessageResult
+    from goqueue.publishing.new_messages import MessageResult
     from goqueue.reading.stored_messages import StoredMessage
     from goqueue.records import Headers, Record
 

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.protocols.grpc.interceptor import OpenStreams
-    from goqueue.publishing.message_portions import MessageResult
     from goqueue.publishing.messages import Misfits, Publishing
-    from goqueue.publishing.new_messages import NewMessage
+    from goqueue.publishing.new_messages import MessageResult, NewMessage
     from goqueue.runtime.turns import Turns
 
 

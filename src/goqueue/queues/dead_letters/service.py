@@ -174,7 +174,7 @@ class DeadLetters:
             source,
             ops.ranges_of(offsets),
             max_bytes=_READ_BYTES,
-            isolation=group.settings.isolation,
+            isolation=group.isolation,
         )
         if loaded.gone:
             await self._moves.change(group, key, ops.Settled(list(loaded.gone)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from goqueue.partitions.partition import Isolation
 from goqueue.queues.delivery.decisions import release
 from goqueue.queues.delivery.line import LANES
 from goqueue.queues.delivery.members import Members
@@ -71,6 +72,12 @@ class QueueGroup:
     def is_dormant(self) -> bool:
         """Nobody has been a member of this group: it is settings that wait for one."""
         return not self.settings.was_joined and not self.queues and not len(self.members)
+
+    @property
+    def isolation(self) -> Isolation:
+        """Which messages the group reads."""
+        uncommitted = self.settings.reads_uncommitted
+        return Isolation.READ_UNCOMMITTED if uncommitted else Isolation.READ_COMMITTED
 
     def configure(self, settings: QueueSettings) -> None:
         """Follow other settings from now on."""

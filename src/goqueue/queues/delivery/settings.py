@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from goqueue.partitions.partition import Isolation
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -65,11 +63,6 @@ class QueueSettings(msgspec.Struct, frozen=True):
     """A share consumer was the first member: what is not set has the defaults of share groups."""
     configured: tuple[str, ...] = ()
     """The fields that an administrator has set, and that the first member does not decide."""
-
-    @property
-    def isolation(self) -> Isolation:
-        """Which messages the group reads."""
-        return Isolation.READ_UNCOMMITTED if self.reads_uncommitted else Isolation.READ_COMMITTED
 
     def with_changes(self, changes: Mapping[str, object]) -> QueueSettings:
         """The same with some fields set by an administrator."""

@@ -26,7 +26,7 @@ from goqueue.runtime.turns import Turns
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.model.errors import GoQueueError
-    from goqueue.publishing.message_portions import MessageResult
+    from goqueue.publishing.new_messages import MessageResult
 
 PUBLISH_BODY_BYTES: Final = 16 * 1024 * 1024
 TURN_MESSAGES: Final = 1000

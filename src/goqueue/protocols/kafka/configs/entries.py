@@ -10,7 +10,7 @@ from goqueue.topics.setting import items
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from goqueue.queues.share.settings import ShareSetting
+    from goqueue.protocols.kafka.configs.share_settings import ShareSetting
     from goqueue.topics.setting import Setting
     from goqueue.wire.kafka.reading import Struct
 

@@ -79,7 +79,7 @@ class ShareOffsetsApi:
         if group is None or partition is None or queue is None or not queue.is_read:
             return {**answer, "start_offset": _UNREAD, "lag": _UNREAD}
         start = max(queue.start, partition.log_start)
-        end = partition.readable_to(group.settings.isolation)
+        end = partition.readable_to(group.isolation)
         done = queue.window.in_state(start, end, MessageState.SETTLED)
         return {
             **answer,
