@@ -171,7 +171,7 @@ def test_what_the_broker_remembers_of_groups_is_shown_and_nothing_else_is_said(
     broker, topic, writer, commit
 ):
     writer.numbers(topic, 0, 0, 100)
-    inside = broker._embedded.node.broker
+    inside = broker.embedded.node.broker
 
     async def look():
         await inside.backlogs.look()

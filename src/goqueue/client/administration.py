@@ -1,13 +1,20 @@
-"""Topics, groups and offsets, as an administrator sees them."""
+"""Topics, groups, offsets and transactions, as an administrator sees them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.client.errors import from_wire
-from goqueue.client.reading import start_fields
-from goqueue.client.types import Group, GroupOffset, Member, OffsetChange, Partition, Topic
-from goqueue.model.topic_partition import TopicPartition
+from goqueue.client.errors import raise_first
+from goqueue.client.reading import start_fields, to_offsets, to_places
+from goqueue.client.types import (
+    Group,
+    GroupOffset,
+    Member,
+    OffsetChange,
+    Partition,
+    Topic,
+    TransactionInfo,
+)
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
@@ -15,6 +22,7 @@ if TYPE_CHECKING:
 
     from goqueue.client.channels import Channels
     from goqueue.client.types import Start
+    from goqueue.model.topic_partition import TopicPartition
 
 
 class AsyncTopics:
@@ -126,17 +134,12 @@ class AsyncOffsets:
         """
         request = pb.CommitOffsetsRequest(
             group=group,
-            offsets=(
-                pb.PartitionOffset(topic=topic, partition=partition, offset=offset)
-                for (topic, partition), offset in offsets.items()
-            ),
+            offsets=to_offsets(offsets),
         )
         answer = await self._channels.ask(
             lambda s: s.offsets.CommitOffsets, request, pb.CommitOffsetsResponse
         )
-        for outcome in answer.outcomes:
-            if outcome.HasField("error"):
-                raise from_wire(outcome.error)
+        raise_first(answer.outcomes)
 
     async def reset(
         self,
@@ -171,6 +174,40 @@ class AsyncOffsets:
         ]
 
 
+class AsyncTransactions:
+    """`client.transactions`: what an administrator sees."""
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+
+    async def list(self, *states: str) -> list[TransactionInfo]:
+        """The transactional ids in any of the states, by name; without states, all."""
+        answer = await self._channels.ask(
+            lambda s: s.transactions.ListTransactions,
+            pb.ListTransactionsRequest(states=states),
+            pb.ListTransactionsResponse,
+        )
+        return [_transaction(each) for each in answer.transactions]
+
+    async def describe(self, transactional_id: str) -> TransactionInfo:
+        """One transactional id."""
+        request = pb.DescribeTransactionRequest(transactional_id=transactional_id)
+        return _transaction(
+            await self._channels.ask(
+                lambda s: s.transactions.DescribeTransaction, request, pb.Transaction
+            )
+        )
+
+    async def abort(self, transactional_id: str) -> TransactionInfo:
+        """End a transaction that hangs; its producer is fenced."""
+        request = pb.AbortTransactionRequest(transactional_id=transactional_id)
+        return _transaction(
+            await self._channels.ask(
+                lambda s: s.transactions.AbortTransaction, request, pb.Transaction, again=False
+            )
+        )
+
+
 def _topic(topic: pb.Topic) -> Topic:
     return Topic(
         topic.name,
@@ -190,7 +227,7 @@ def _group(group: pb.Group) -> Group:
             each.member_id,
             each.client_id,
             each.client_host,
-            tuple(TopicPartition(place.topic, place.partition) for place in each.partitions),
+            tuple(to_places(each.partitions)),
         )
         for each in group.members
     )
@@ -212,4 +249,18 @@ def _group_offset(offset: pb.CommittedOffset) -> GroupOffset:
         offset.offset if offset.HasField("offset") else None,
         offset.log_end,
         offset.lag,
+    )
+
+
+def _transaction(transaction: pb.Transaction) -> TransactionInfo:
+    return TransactionInfo(
+        transaction.transactional_id,
+        transaction.transaction_id,
+        transaction.state,
+        transaction.producer_id,
+        transaction.epoch,
+        transaction.transaction_timeout_ms,
+        transaction.started_at_ms or None,
+        transaction.updated_at_ms,
+        tuple(to_places(transaction.partitions)),
     )

@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Literal, Self
 
-from goqueue.client.administration import AsyncGroups, AsyncOffsets, AsyncTopics
+from goqueue.client.administration import (
+    AsyncGroups,
+    AsyncOffsets,
+    AsyncTopics,
+    AsyncTransactions,
+)
 from goqueue.client.channels import Channels
 from goqueue.client.consumer import AUTO_COMMIT_MS, AsyncConsumer
 from goqueue.client.outgoing import Handling, Item
@@ -14,7 +19,6 @@ from goqueue.client.queue import PREFETCH, AsyncQueue, queue_join
 from goqueue.client.reading import read_batches
 from goqueue.client.receipts import AsyncReceipts
 from goqueue.client.settings import DEFAULT_ADDRESS, ClientSettings
-from goqueue.client.transaction_admin import AsyncTransactions
 from goqueue.client.transaction_producers import TransactionalProducers
 from goqueue.client.transactions import AsyncTransaction
 from goqueue.client.types import SendStats

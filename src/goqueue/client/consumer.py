@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from grpc import aio
 
-from goqueue.client.errors import BrokerUnavailableError, from_wire
+from goqueue.client.errors import BrokerUnavailableError, raise_first
 from goqueue.client.inbox import Inbox
 from goqueue.client.membership import Membership
-from goqueue.client.reading import to_message
+from goqueue.client.reading import to_message, to_offsets, to_places
 from goqueue.model.errors import GoQueueError
-from goqueue.model.topic_partition import TopicPartition
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from goqueue.client.channels import Channels
     from goqueue.client.types import Message
+    from goqueue.model.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -165,11 +165,7 @@ class AsyncConsumer(Membership):
         number = next(self._numbers)
         answer: asyncio.Future[pb.CommitResult] = asyncio.get_running_loop().create_future()
         self._commits[number] = answer
-        offsets = [
-            pb.PartitionOffset(topic=place.topic, partition=place.partition, offset=offset)
-            for place, offset in positions.items()
-        ]
-        commit = pb.SubscribeCommit(offsets=offsets, correlation_id=number)
+        commit = pb.SubscribeCommit(offsets=to_offsets(positions), correlation_id=number)
         try:
             await self._send(pb.SubscribeRequest(commit=commit))
             async with asyncio.timeout(self._channels.settings.call_timeout_ms / 1000):
@@ -178,9 +174,7 @@ class AsyncConsumer(Membership):
             raise BrokerUnavailableError("the commit was not answered in time") from None
         finally:
             del self._commits[number]
-        for outcome in result.outcomes:
-            if outcome.HasField("error"):
-                raise from_wire(outcome.error)
+        raise_first(result.outcomes)
         self._committed |= positions
 
     async def _auto_commit(self, interval_s: float) -> None:
@@ -241,8 +235,8 @@ class AsyncConsumer(Membership):
     def _assigned(self, assignment: pb.Assignment) -> None:
         """Take over what is new; give up what is taken away once it is not in hand any more."""
         self._join.member_id = assignment.member_id  # so that a new stream goes on as this member
-        self.assignment = _places(assignment.partitions)
-        self._revoked = _places(assignment.revoked)
+        self.assignment = frozenset(to_places(assignment.partitions))
+        self._revoked = frozenset(to_places(assignment.revoked))
         self.inbox.drop(self._revoked)
         self.inbox.keep_only(self.assignment | self._revoked)
         self._is_joined.set()
@@ -256,7 +250,3 @@ class AsyncConsumer(Membership):
                 await self._call.write(request)
             except (aio.AioRpcError, asyncio.InvalidStateError) as failure:
                 raise BrokerUnavailableError(f"the connection was lost: {failure}") from None
-
-
-def _places(partitions: Iterable[pb.TopicPartition]) -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(each.topic, each.partition) for each in partitions)

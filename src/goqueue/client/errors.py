@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from grpc import StatusCode
 
@@ -13,6 +13,8 @@ from goqueue.wire.grpc.contract import ERROR_KEY
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from grpc.aio import AioRpcError
 
 _GONE: Final = frozenset({StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED})
@@ -65,6 +67,13 @@ def from_wire(error: pb.Error) -> GoQueueError:
     for name, text in error.details.items():
         setattr(made, name, int(text) if text.lstrip("-").isdecimal() else text)
     return made
+
+
+def raise_first(outcomes: Iterable[Any]) -> None:
+    """Raise the first error of the outcomes of a request, if there is one."""
+    for outcome in outcomes:
+        if outcome.HasField("error"):
+            raise from_wire(outcome.error)
 
 
 def from_call(failure: AioRpcError, address: str) -> GoQueueError:

@@ -20,8 +20,8 @@ from goqueue.client.acknowledging import Acknowledgement, Acknowledger, PendingA
 from goqueue.client.delivered_messages import Delivered, Run
 from goqueue.client.errors import ClientClosedError
 from goqueue.client.membership import Membership
+from goqueue.client.reading import to_places
 from goqueue.model.errors import GoQueueError, ReceiptError
-from goqueue.model.topic_partition import TopicPartition
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
@@ -186,9 +186,7 @@ class QueueStream(Membership, Generic[M]):
         """Give back what waits here of partitions that are somebody else's now."""
         self._join.member_id = assignment.member_id  # so that a new stream goes on as this member
         self._visibility_s = assignment.visibility_timeout_ms / 1000
-        self.assignment = frozenset(
-            TopicPartition(p.topic, p.partition) for p in assignment.partitions
-        )
+        self.assignment = frozenset(to_places(assignment.partitions))
         others = [m for m in self.messages if (m.topic, m.partition) not in self.assignment]
         for message in others:
             self.messages.remove(message)

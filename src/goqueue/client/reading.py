@@ -11,10 +11,11 @@ from grpc import aio
 
 from goqueue.client.errors import from_call, is_lost
 from goqueue.client.types import Message
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 
     from goqueue.client.channels import Channels
     from goqueue.client.types import Start
@@ -37,6 +38,19 @@ def to_message(message: pb.Message) -> Message:
         if message.headers
         else (),
     )
+
+
+def to_offsets(offsets: Mapping[TopicPartition, int]) -> list[pb.PartitionOffset]:
+    """Offsets by partition, as a request has them."""
+    return [
+        pb.PartitionOffset(topic=topic, partition=partition, offset=offset)
+        for (topic, partition), offset in offsets.items()
+    ]
+
+
+def to_places(partitions: Iterable[pb.TopicPartition]) -> Iterator[TopicPartition]:
+    """Partitions, as users see them."""
+    return (TopicPartition(each.topic, each.partition) for each in partitions)
 
 
 def start_fields(start: Start) -> dict[str, Any]:

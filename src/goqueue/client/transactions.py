@@ -12,8 +12,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
 from goqueue.client.consumer import AsyncConsumer
-from goqueue.client.errors import ClientClosedError, from_wire
+from goqueue.client.errors import ClientClosedError, raise_first
 from goqueue.client.outgoing import Item, to_ms
+from goqueue.client.reading import to_offsets
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
@@ -209,13 +210,9 @@ class AsyncTransaction:
             answer = await producer.ask(
                 lambda s: s.transactions.Publish, request, pb.TransactionalPublishResponse
             )
+            raise_first(answer.results)
         except GoQueueError as error:
             self._failure = error
-            return
-        for result in answer.results:
-            if result.HasField("error"):
-                self._failure = from_wire(result.error)
-                return
 
     async def send_offsets(
         self, source: AsyncConsumer | str, offsets: Mapping[TopicPartition, int] | None = None
@@ -246,17 +243,12 @@ class AsyncTransaction:
             producer=producer.identity,
             group=source if isinstance(source, str) else source.group,
             member_id=member_id,
-            offsets=(
-                pb.PartitionOffset(topic=topic, partition=partition, offset=offset)
-                for (topic, partition), offset in offsets.items()
-            ),
+            offsets=to_offsets(offsets),
         )
         answer = await producer.ask(
             lambda s: s.transactions.SendOffsets, request, pb.SendOffsetsResponse
         )
-        for outcome in answer.outcomes:
-            if outcome.HasField("error"):
-                raise from_wire(outcome.error)
+        raise_first(answer.outcomes)
 
 
 class _Nobody:

@@ -152,7 +152,6 @@ class EmbeddedNode:
         return found
 
     async def _messages_of(self, topic: str, number: int) -> list[Message]:
-
         place = TopicPartition(topic, number)
         found: list[Message] = []
         offset = self.node.broker.partitions.partition(place).log_start

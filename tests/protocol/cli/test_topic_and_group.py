@@ -111,7 +111,7 @@ def test_a_dry_run_shows_what_would_change_and_changes_nothing(
 def test_health_ends_with_an_error_when_a_check_fails(
     run: Run, goqueue_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = goqueue_broker._embedded.node
+    node = goqueue_broker.embedded.node
     monkeypatch.setattr(node.broker.disk, "usage", lambda _: DiskUsage(1000, 0))
     health = json.loads(run("cluster", "health", "-o", "json", code=1).stdout)
     assert not health["healthy"]

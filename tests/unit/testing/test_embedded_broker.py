@@ -128,7 +128,7 @@ def test_a_wrong_setting_is_refused_and_nothing_is_left(
     with pytest.raises(ConfigError, match=said), broker:
         pass
     assert not broker.is_running
-    assert broker._embedded._made_dir is None
+    assert broker.embedded._made_dir is None
 
 
 def broker_threads() -> set[threading.Thread]:

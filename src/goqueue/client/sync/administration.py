@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from goqueue.client.administration import AsyncGroups, AsyncOffsets, AsyncTopics
+from goqueue.client.administration import (
+    AsyncGroups,
+    AsyncOffsets,
+    AsyncTopics,
+    AsyncTransactions,
+)
 from goqueue.client.receipts import AsyncReceipts
 from goqueue.client.sync.blocking import Blocking, blocking
-from goqueue.client.transaction_admin import AsyncTransactions
 
 
 class Topics(Blocking[AsyncTopics]):
