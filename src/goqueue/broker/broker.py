@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from goqueue.access.users import Users
 from goqueue.configs.broker_configs import BrokerConfigs
@@ -15,20 +13,14 @@ from goqueue.configs.broker_setting_table import COMPACTION_INTERVAL, PRODUCER_E
 from goqueue.configs.coordinated_group_configs import CoordinatedGroupConfigs
 from goqueue.delays.service import Delays
 from goqueue.delays.traces import DelayTraces
-from goqueue.groups.membership import Memberships
+from goqueue.groups.polling.memberships import Memberships
+from goqueue.groups.polling.reader import MemberReader
 from goqueue.groups.service import Groups
 from goqueue.insight.backlogs import Backlogs
 from goqueue.insight.gauges import BrokerGauges
 from goqueue.insight.history import STEP_S, History
 from goqueue.insight.new_dead_letters import NewDeadLetters
 from goqueue.metrics.registry import Metrics
-from goqueue.model.errors import (
-    CompactedTopicError,
-    InternalTopicError,
-    OffsetOutOfRangeError,
-    UnknownTopicError,
-)
-from goqueue.model.internal_topics import INTERNAL_TOPICS
 from goqueue.partitions.batch_opener import BatchOpener
 from goqueue.partitions.clock_guard import ClockGuard
 from goqueue.partitions.damage import DamageReports
@@ -38,6 +30,7 @@ from goqueue.partitions.maintenance import MaintainedNode, Maintenance, Pass
 from goqueue.partitions.measures import Measures
 from goqueue.partitions.partitions import Partitions
 from goqueue.partitions.producer_ids import ProducerIds
+from goqueue.partitions.topic_changes import TopicChanges
 from goqueue.partitions.upkeep import MaintenanceSettings
 from goqueue.pipelines.service import Pipelines
 from goqueue.publishing.large_batches import LargeBatches
@@ -67,16 +60,16 @@ from goqueue.topics.catalogue import Topics
 from goqueue.tracing.log_groups import LogGroupTraces
 from goqueue.tracing.store import TraceStore
 from goqueue.tracing.tracer import Tracer
+from goqueue.transactions.ends import TransactionEnds
 from goqueue.transactions.service import Transactions
 from goqueue.transactions.writer import TransactionWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Mapping
 
     from goqueue.cluster.metadata import MetadataStore
     from goqueue.configs.broker_configs import Level
     from goqueue.configs.broker_settings import BrokerSettings
-    from goqueue.model.topic_partition import TopicPartition
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
     from goqueue.runtime.tasks import PeriodicTasks
@@ -84,12 +77,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_T = TypeVar("_T")
-
 TOPICS_FOLDER: Final = "topics"
 TRACES_FOLDER: Final = "traces"
-_TOPICS_A_TURN: Final = 100
-"""Topics that follow changed defaults before other work has its turn."""
 DISK_THREADS: Final = 8
 """In each of two pools: one for syncs, which publishers wait for, and one for cold reads, searches
 by time, compaction and logins, behind which a sync must not have to queue."""
@@ -157,20 +146,44 @@ class Broker:
             self.damage.damaged,
             traces=self.log_group_traces,
         )
-        self._changes: set[asyncio.Task[Any]] = set()
-        """Changes of topics under way; as many as there are requests for them."""
-        self.growing: dict[str, int] = {}
-        """Topics that are being given partitions, and how many they will have."""
+        self.topic_changes = TopicChanges(self.topics, self.partitions, settings.default_partitions)
+        self.topic_changes.on_deleted = self._forget_topic
+        self.create_topic = self.topic_changes.create
+        self.create_internal_topic = self.topic_changes.create_internal
+        self.delete_topic = self.topic_changes.delete
+        self.grow_topic = self.topic_changes.grow
+        self.configure_topic = self.topic_changes.configure
+        self.delete_records = self.topic_changes.delete_records
         self.state_logs = StateLogs(self.partitions, self.disk, self.clock, self.measures)
         """Where coordinators keep their state, and the clock that they count by."""
         self._build_rooms(settings)
 
     def _build_rooms(self, settings: BrokerSettings) -> None:
         """Groups, queues, delays, transactions and the rest, over the partitions."""
-        self.groups = Groups(self, settings.groups, settings.offsets_partitions)
-        self.transactions = Transactions(
-            self, settings.transactions, settings.transactions_partitions
+        self.groups = Groups(
+            self.state_logs,
+            self.topic_changes,
+            self.partitions,
+            self.clock,
+            self.executor,
+            settings=settings.groups,
+            partition_count=settings.offsets_partitions,
+            settings_of=self.coordinated_group_configs.settings_of,
+            measures=self.measures,
+            traces=self.log_group_traces,
         )
+        self.transactions = Transactions(
+            self.state_logs,
+            self.topic_changes,
+            self.producer_ids,
+            self.groups,
+            self.executor,
+            ends=TransactionEnds(self.partitions, self.groups, self.measures),
+            measures=self.measures,
+            settings=settings.transactions,
+            partition_count=settings.transactions_partitions,
+        )
+        self.publisher.verify_transaction = self.transactions.verify_batch
         self.schemas = Schemas(self)
         self.validator = SchemaValidator(self.schemas, self.opener, self.clock, self.metrics)
         self.publisher.check_schemas = self.validator.check
@@ -178,31 +191,47 @@ class Broker:
         self.delays = Delays(self)
         self.clock_guard.on_set = self.delays.clock_was_set
         self.writer = MessageWriter(self.topics, self.publisher, self.clock, self.validator.misfits)
-        self.transaction_writer = TransactionWriter(self)
+        self.transaction_writer = TransactionWriter(
+            self.topics, self.partitions, self.writer, self.transactions
+        )
         self.reader = MessageReader(self.fetcher, self.damage, self.opener)
         self.time_ranges = TimeRanges(self.topics, self.partitions, self.reader, self.executor)
-        self.memberships = Memberships(self)
+        self.memberships = Memberships(
+            self.groups,
+            self.topics,
+            self.clock,
+            MemberReader(self.groups, self.partitions, self.fetcher, self.opener, self.damage),
+        )
         self.record_reader = RecordReader(self.executor, self.damage, self.opener)
         self.queues = Queues(self)
+        self.groups.is_queue_group = self.queues.knows
+        self.groups.shares_messages = self.queues.shares
         self.queue_members = QueueMembers(self.queues, self.topics, self.memberships)
         self.deliverer = Deliverer(self, self.queues)
         self.acknowledger = Acknowledger(self, self.queues)
         self.dead_letters = DeadLetters(self, self.queues)
         self.letters = Letters(self)
-        self.new_dead_letters = NewDeadLetters(self)
         self.redrives = Redrives(self, self.letters)
         self.health = Health(self.metrics, self.disk, settings.data_dir)
         self.partitions.on_opened = self.health.opened
         self.backlogs = Backlogs(self)
-        self.history = History(self)
-        self.pipelines = Pipelines(self)
+        self.history = History(self.metrics, self.clock, self.queues, self.backlogs)
+        self.pipelines = Pipelines(self.state_logs, self.topic_changes, self.clock, self.executor)
+        self.new_dead_letters = NewDeadLetters(
+            self.letters,
+            self.topics,
+            self.partitions,
+            self.pipelines,
+            clock=self.clock,
+            executor=self.executor,
+        )
 
     async def start(self) -> None:
         """Load the catalogue and open every partition, recovering those that need it."""
         await self.configs.load()
         await self.coordinated_group_configs.load()
         await self.topics.load(self.configs.topic_defaults())
-        await self._restore_internal_settings()
+        await self.topic_changes.restore_internal_settings()
         await self.users.load()
         await self.tracer.start()
         await self.partitions.open_all()
@@ -210,7 +239,7 @@ class Broker:
         await self.transactions.start()
         await self.schemas.start()
         await self.queues.start()
-        await self._finish_deletions()
+        await self.topic_changes.finish_deletions(self.groups.forget_topic)
         await self.delays.start()
         self.dead_letters.start()
         await self.redrives.start()
@@ -218,29 +247,9 @@ class Broker:
         self.metrics.add_source(self.health.put)
         self.metrics.add_source(BrokerGauges(self))
 
-    async def _finish_deletions(self) -> None:
-        """Do what is left of deletions that were interrupted.
-
-        Only what is marked as deleted goes: folders that the metadata does not know hold records
-        that somebody was promised, if it is the metadata that was lost.
-        """
-        for name, topic_id in await self.topics.deleted():
-            if name not in self.topics.catalogue.by_name:
-                self.groups.forget_topic(name)
-            self.partitions.remove_files(name, topic_id)
-            await self.topics.files_are_gone(topic_id)
-            logger.info("removed what was left of deleted topic %s", name)
-        for folder in self.partitions.unknown_folders():
-            logger.error(
-                "%s/%s holds records of a topic that the metadata does not know: left alone; "
-                "restore the metadata, or remove the folder",
-                self.settings.data_dir / TOPICS_FOLDER,
-                folder,
-            )
-
     async def stop(self) -> None:
         """Close every partition, so that the next start has nothing to recover."""
-        await asyncio.gather(*self._changes, return_exceptions=True)
+        await self.topic_changes.stop()
         await self.pipelines.stop()
         await self.delays.stop()
         await self.redrives.stop()
@@ -285,89 +294,12 @@ class Broker:
             tasks=tasks,
         )
 
-    # --- Topics ----------------------------------------------------------------------------------
-
-    async def create_topic(
-        self,
-        name: str,
-        partition_count: int | None = None,
-        overrides: Mapping[str, str] | None = None,
-    ) -> Topic:
-        """Make a topic and its partitions. Raises like `Topics.plan`."""
-        count = self.settings.default_partitions if partition_count is None else partition_count
-
-        async def create() -> Topic:
-            topic = await self.topics.create(name, count, overrides)
-            await self.partitions.open_topic(topic)
-            return topic
-
-        return await self._to_the_end(create())
-
-    async def create_internal_topic(self, name: str, partition_count: int) -> None:
-        """Make one of the broker's own topics, if it is not there."""
-        if name in self.topics.catalogue.by_name:
-            return
-
-        async def create() -> None:
-            settings = INTERNAL_TOPICS[name]
-            topic = await self.topics.create(name, partition_count, settings, internal=True)
-            await self.partitions.open_topic(topic)
-
-        await self._to_the_end(create())
-
-    async def _restore_internal_settings(self) -> None:
-        """Give internal topics the settings that their state depends on.
-
-        They have others if they were made by an older version, which let clients change them.
-        """
-        for name, required in INTERNAL_TOPICS.items():
-            topic = self.topics.catalogue.by_name.get(name)
-            if topic is None or required.items() <= topic.settings.overrides.items():
-                continue
-            overrides = {**topic.settings.overrides, **required}
-            await self.topics.configure(name, overrides, internal=True)
-            logger.warning("internal topic %s: restored the settings %s", name, dict(required))
-
-    async def delete_topic(self, name: str) -> Topic:
-        """Forget a topic and remove its files."""
-
-        async def delete() -> Topic:
-            topic = await self.topics.delete(name)
-            # Before anything is awaited: of a topic made again, nobody has read anything yet.
-            self.groups.forget_topic(name)
-            self.queues.forget_topic(topic.topic_id, self.partitions.of_topic(topic))
-            self.measures.forget_topic(name)
-            self.writer.forget_topic(name)
-            self.delays.forget_topic(topic)
-            await self.partitions.delete_topic(topic)
-            await self.topics.files_are_gone(topic.topic_id)
-            return topic
-
-        return await self._to_the_end(delete())
-
-    async def grow_topic(self, name: str, partition_count: int) -> Topic:
-        """Give a topic more partitions."""
-
-        async def grow() -> Topic:
-            self.growing[name] = partition_count
-            try:
-                topic = await self.topics.grow(name, partition_count)
-                await self.partitions.open_topic(topic)
-            finally:
-                self.growing.pop(name, None)
-            return topic
-
-        return await self._to_the_end(grow())
-
-    async def configure_topic(self, name: str, overrides: Mapping[str, str]) -> Topic:
-        """Replace the overrides of a topic's settings; they hold from the next append on."""
-
-        async def configure() -> Topic:
-            topic = await self.topics.configure(name, overrides)
-            self.partitions.configure_topic(topic)
-            return topic
-
-        return await self._to_the_end(configure())
+    def _forget_topic(self, topic: Topic) -> None:
+        self.groups.forget_topic(topic.name)
+        self.queues.forget_topic(topic.topic_id, self.partitions.of_topic(topic))
+        self.measures.forget_topic(topic.name)
+        self.writer.forget_topic(topic.name)
+        self.delays.forget_topic(topic)
 
     async def configure(self, level: Level, overrides: Mapping[str, str]) -> None:
         """Replace what was set for this node or for the cluster. Raises like `BrokerConfigs.check`.
@@ -381,43 +313,6 @@ class Broker:
             affected = self.topics.use_defaults(self.configs.topic_defaults())
             if expiry_ms != self.configs.changed(PRODUCER_EXPIRY):
                 affected = list(self.topics.catalogue.by_name.values())
-            for number, topic in enumerate(affected):
-                with suppress(UnknownTopicError):  # deleted meanwhile
-                    self.partitions.configure_topic(self.topics.catalogue.topic(topic.name))
-                if number % _TOPICS_A_TURN == _TOPICS_A_TURN - 1:
-                    await asyncio.sleep(0)
+            await self.topic_changes.follow_defaults(affected)
 
-        await self._to_the_end(configure())
-
-    async def _to_the_end(self, change: Coroutine[Any, Any, _T]) -> _T:
-        """Make all of a change, also when whoever asked for it is gone meanwhile.
-
-        What is stored and what this broker holds would be different topics otherwise, until the
-        next start: messages would be taken for a topic that is deleted there.
-        """
-        task = asyncio.create_task(change)
-        self._changes.add(task)
-        task.add_done_callback(self._changes.discard)
-        return await asyncio.shield(task)
-
-    # --- Records ---------------------------------------------------------------------------------
-
-    async def delete_records(self, partition_id: TopicPartition, offset: int | None) -> int:
-        """Let a partition start at `offset`, or at its high watermark; returns the new start.
-
-        Raises:
-            TopicError: there is no such partition, it is the broker's own, or it is only compacted.
-            OffsetOutOfRangeError: there is no such offset to start at.
-        """
-        topic, partition = self.partitions.resolve(partition_id)
-        if topic.is_internal:
-            raise InternalTopicError(f"{topic.name} belongs to the broker: it cannot be trimmed")
-        if topic.settings.compacts and not topic.settings.deletes:
-            raise CompactedTopicError(
-                f"topic {topic.name!r} has cleanup.policy=compact and its records cannot be "
-                "deleted by offset: add delete to its cleanup.policy first"
-            )
-        start = partition.high_watermark if offset is None else offset
-        if not 0 <= start <= partition.high_watermark:
-            raise OffsetOutOfRangeError(start, partition.log_start, partition.high_watermark)
-        return await partition.delete_before(start)
+        await self.topic_changes.to_the_end(configure())

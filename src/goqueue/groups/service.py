@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final, Protocol
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import mmh3
 
@@ -21,7 +21,7 @@ from goqueue.groups.messages import (
     SyncResult,
 )
 from goqueue.groups.shard import GroupShard
-from goqueue.groups.streams.internal_topics import TopicCreation, with_internal_topics
+from goqueue.groups.streams.internal_topics import with_internal_topics
 from goqueue.groups.topics import TopicCatalogue, TopicInfo
 from goqueue.model import internal_topics
 from goqueue.model.errors import GroupError, InconsistentGroupProtocolError, TopicError
@@ -30,7 +30,7 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from goqueue.groups.coordinator import GroupCoordinator
@@ -49,53 +49,15 @@ if TYPE_CHECKING:
     from goqueue.model.errors import GoQueueError
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partitions import Partitions
+    from goqueue.partitions.topic_changes import TopicChanges
     from goqueue.runtime.clock import Clock
     from goqueue.state.logs import StateLogs
-    from goqueue.topics.catalogue import Topics
     from goqueue.tracing.log_groups import LogGroupTraces
+
+_R = TypeVar("_R")
 
 OFFSETS_TOPIC: Final = internal_topics.CONSUMER_OFFSETS
 OFFSETS_PARTITIONS: Final = 50
-
-
-class QueueGroups(Protocol):
-    """What consumer groups ask of queue groups, which may have the same names."""
-
-    def knows(self, group_id: str) -> bool:
-        """Whether there is a queue group of that name."""
-
-    def shares(self, group_id: str) -> bool:
-        """Whether its members share out messages rather than partitions."""
-
-
-class GroupConfigs(Protocol):
-    """The settings that groups may have of their own."""
-
-    def settings_of(self, group_id: str) -> GroupSettings:
-        """The settings that a group follows."""
-
-
-class GroupServices(TopicCreation, Protocol):
-    """What consumer groups need."""
-
-    state_logs: StateLogs
-    topics: Topics
-    executor: Executor
-    log_group_traces: LogGroupTraces
-    partitions: Partitions
-    measures: Measures
-    clock: Clock
-
-    @property
-    def queues(self) -> QueueGroups:
-        """The queue groups."""
-
-    @property
-    def coordinated_group_configs(self) -> GroupConfigs:
-        """Their settings."""
-
-    async def create_internal_topic(self, name: str, partition_count: int) -> None:
-        """Make one of the broker's own topics, if it is not there."""
 
 
 class Groups:
@@ -106,22 +68,41 @@ class Groups:
 
     def __init__(
         self,
-        services: GroupServices,
+        state_logs: StateLogs,
+        changes: TopicChanges,
+        partitions: Partitions,
+        clock: Clock,
+        executor: Executor,
+        *,
         settings: GroupSettings,
         partition_count: int = OFFSETS_PARTITIONS,
+        settings_of: Callable[[str], GroupSettings],
+        measures: Measures,
+        traces: LogGroupTraces,
     ) -> None:
-        self._services = services
+        self._state_logs = state_logs
+        self._changes = changes
+        self._partitions = partitions
+        self._clock = clock
+        self._executor = executor
+        self._settings_of = settings_of
+        self._measures = measures
+        self._traces = traces
         self.settings = settings
         self._partition_count = partition_count
         self._shards: dict[int, GroupShard] = {}
         self._memory = MemberMemory(settings)
         self._catalogue = TopicCatalogue()
+        self.is_queue_group: Callable[[str], bool] = lambda _: False
+        """Whether there is a queue group of the same name."""
+        self.shares_messages: Callable[[str], bool] = lambda _: False
+        """Whether its members share out messages rather than partitions."""
 
     async def start(self) -> None:
         """Make the internal topic if need be, and load every group that is stored in it."""
-        topics = self._services.topics
-        await self._services.create_internal_topic(OFFSETS_TOPIC, self._partition_count)
-        self._partition_count = topics.catalogue.topic(OFFSETS_TOPIC).partition_count
+        await self._changes.create_internal(OFFSETS_TOPIC, self._partition_count)
+        catalogue = self._changes.topics.catalogue
+        self._partition_count = catalogue.topic(OFFSETS_TOPIC).partition_count
         for number in range(self._partition_count):
             await self._open_shard(number)
 
@@ -135,16 +116,15 @@ class Groups:
 
     async def _open_shard(self, number: int) -> None:
         """This node leads a partition of the topic: load what is in it."""
-        services = self._services
-        log = services.state_logs.log(OFFSETS_TOPIC, number, SnapshotKind.GROUPS)
+        log = self._state_logs.log(OFFSETS_TOPIC, number, SnapshotKind.GROUPS)
         shard = self._shards[number] = GroupShard(
             log,
             self.settings,
             self._memory,
-            services.state_logs.clock.now_ms,
-            services.executor,
-            settings_of=services.coordinated_group_configs.settings_of,
-            on_rebalance=services.log_group_traces.rebalanced,
+            self._state_logs.clock.now_ms,
+            self._executor,
+            settings_of=self._settings_of,
+            on_rebalance=self._traces.rebalanced,
             on_gone=self._on_gone,
             on_moved=self._on_moved,
         )
@@ -155,23 +135,22 @@ class Groups:
 
         A first commit counts from the log start, as lag does; see `goqueue.model.lag`.
         """
-        traces = self._services.log_group_traces
         for move in moves:
             count = 0
             if not move.is_reset:
                 with suppress(TopicError):  # deleted meanwhile
-                    partition = self._services.partitions.partition(TopicPartition(*move.part))
+                    partition = self._partitions.partition(TopicPartition(*move.part))
                     start, end = partition.log_start, partition.log_end
                     before = PartitionLag(*move.part, move.before, start, end).position
                     count = max(min(move.after, end) - before, 0)
-                    if count and traces.is_on:
-                        traces.committed(partition.id, before, before + count, move.group_id)
-            self._services.measures.committed(move.part[0], move.group_id, count)
+                    if count and self._traces.is_on:
+                        self._traces.committed(partition.id, before, before + count, move.group_id)
+            self._measures.committed(move.part[0], move.group_id, count)
 
     def _on_gone(self, group_id: str) -> None:
         """A group was deleted, or nothing is left of it; a queue group may be of the same name."""
-        if not self._services.queues.knows(group_id):
-            self._services.measures.forget_group(group_id)
+        if not self.is_queue_group(group_id):
+            self._measures.forget_group(group_id)
 
     def shard_number(self, group_id: str) -> int:
         """Which partition of the offsets topic holds the group."""
@@ -198,81 +177,85 @@ class Groups:
         """The size of the newest snapshots of all groups."""
         return sum(shard.state.log.snapshot_bytes for shard in self._shards.values())
 
-    @contextmanager
-    def _timed(self, latency: Histogram) -> Iterator[None]:
-        """Measure a request from its arrival to its answer, also when that is a refusal."""
-        started_s = self._services.clock.monotonic_s()
+    async def _ask(
+        self,
+        group_id: str,
+        event: Callable[[GroupCoordinator, Token, int], Effects],
+        result: type[_R],
+        latency: Histogram | None = None,
+    ) -> _R:
+        """Let the coordinator of a group see an event; returns its answer, or raises it."""
+        started_s = self._clock.monotonic_s()
         try:
-            yield
+            return await self._shard_of(group_id).submit(event, result)
         finally:
-            latency.observe(self._services.clock.monotonic_s() - started_s)
+            if latency is not None:
+                latency.observe(self._clock.monotonic_s() - started_s)
 
     # --- Members ---------------------------------------------------------------------------------
 
     async def join(self, request: JoinRequest) -> JoinResult:
         """JoinGroup: returns when the next generation begins."""
         self._refuse_share_group(request.group_id)
-        shard = self._shard_of(request.group_id)
         topics = self.topics()
-        return await shard.submit(
-            lambda token, now_ms: shard.coordinator.join(request, topics, token, now_ms), JoinResult
+        return await self._ask(
+            request.group_id,
+            lambda core, token, now_ms: core.join(request, topics, token, now_ms),
+            JoinResult,
         )
 
     async def sync(self, request: SyncRequest) -> SyncResult:
         """SyncGroup: returns when the leader's assignment is durable."""
-        shard = self._shard_of(request.group_id)
-        return await shard.submit(
-            lambda token, now_ms: shard.coordinator.sync(request, token, now_ms), SyncResult
+        return await self._ask(
+            request.group_id,
+            lambda core, token, now_ms: core.sync(request, token, now_ms),
+            SyncResult,
         )
 
     async def heartbeat(self, request: HeartbeatRequest) -> Done:
         """Heartbeat of the classic protocol."""
-        shard = self._shard_of(request.group_id)
-        with self._timed(self._services.measures.heartbeat_latency):
-            return await shard.submit(
-                lambda token, now_ms: shard.coordinator.heartbeat(request, token, now_ms), Done
-            )
+        return await self._ask(
+            request.group_id,
+            lambda core, token, now_ms: core.heartbeat(request, token, now_ms),
+            Done,
+            self._measures.heartbeat_latency,
+        )
 
     async def leave(self, request: LeaveRequest) -> LeaveResult:
         """LeaveGroup, with an outcome for each member."""
-        shard = self._shard_of(request.group_id)
-        return await shard.submit(
-            lambda token, now_ms: shard.coordinator.leave(request, token, now_ms), LeaveResult
+        return await self._ask(
+            request.group_id,
+            lambda core, token, now_ms: core.leave(request, token, now_ms),
+            LeaveResult,
         )
 
     async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
         """Everything a member of the KIP-848 protocol says."""
         if request.epoch == JOINING_EPOCH:
             self._refuse_share_group(request.group_id)
-        shard = self._shard_of(request.group_id)
         topics = self.topics()
-        with self._timed(self._services.measures.heartbeat_latency):
-            return await shard.submit(
-                lambda token, now_ms: shard.coordinator.consumer_heartbeat(
-                    request, topics, token, now_ms
-                ),
-                ConsumerHeartbeatResult,
-            )
+        return await self._ask(
+            request.group_id,
+            lambda core, token, now_ms: core.consumer_heartbeat(request, topics, token, now_ms),
+            ConsumerHeartbeatResult,
+            self._measures.heartbeat_latency,
+        )
 
     async def streams_heartbeat(self, request: StreamsHeartbeat) -> StreamsHeartbeatResult:
         """Everything a member of a Streams group says; internal topics it lacks are created."""
         if request.epoch == JOINING_EPOCH:
             self._refuse_share_group(request.group_id)
-        shard = self._shard_of(request.group_id)
         topics = self.topics()
-        with self._timed(self._services.measures.heartbeat_latency):
-            result = await shard.submit(
-                lambda token, now_ms: shard.coordinator.streams_heartbeat(
-                    request, topics, token, now_ms
-                ),
-                StreamsHeartbeatResult,
-            )
-        if not result.missing_topics:
-            return result
-        return await with_internal_topics(self._services, result)
+        result = await self._ask(
+            request.group_id,
+            lambda core, token, now_ms: core.streams_heartbeat(request, topics, token, now_ms),
+            StreamsHeartbeatResult,
+            self._measures.heartbeat_latency,
+        )
+        return await with_internal_topics(self._changes, result)
 
     def _refuse_share_group(self, group_id: str) -> None:
-        if self._services.queues.shares(group_id):
+        if self.shares_messages(group_id):
             raise InconsistentGroupProtocolError(
                 f"{group_id!r} shares out messages, not partitions: choose another name for a "
                 "consumer group"
@@ -280,7 +263,7 @@ class Groups:
 
     def topics(self) -> TopicCatalogue:
         """The topics, as far as assignments need them."""
-        catalogue = self._services.topics.catalogue
+        catalogue = self._changes.topics.catalogue
         if self._catalogue.version != catalogue.version:
             self._catalogue = TopicCatalogue(
                 catalogue.version,
@@ -296,14 +279,14 @@ class Groups:
     async def commit(self, request: CommitRequest) -> PartitionOutcomes:
         """OffsetCommit: returns when the offsets are stored."""
         self._refuse_share_group(request.group_id)
-        shard = self._shard_of(request.group_id)
-        measures = self._services.measures
+        measures = self._measures
         try:
-            with self._timed(measures.commit_latency):
-                outcomes = await shard.submit(
-                    lambda token, now_ms: shard.coordinator.commit(request, token, now_ms),
-                    PartitionOutcomes,
-                )
+            outcomes = await self._ask(
+                request.group_id,
+                lambda core, token, now_ms: core.commit(request, token, now_ms),
+                PartitionOutcomes,
+                measures.commit_latency,
+            )
         except GroupError as error:
             self.commit_refused(request.group_id, error)
             raise
@@ -317,13 +300,13 @@ class Groups:
         coordinator = self.coordinator(group_id)
         is_known = coordinator.knows(group_id)
         coordinator.commit_refused(group_id)
-        self._services.measures.commit_refused(group_id if is_known else "", error)
+        self._measures.commit_refused(group_id if is_known else "", error)
 
     async def stage(self, producer_id: int, request: CommitRequest) -> PartitionOutcomes:
         """Note offsets that count when a producer's transaction commits."""
-        shard = self._shard_of(request.group_id)
-        return await shard.submit(
-            lambda token, now_ms: shard.coordinator.stage(producer_id, request, token, now_ms),
+        return await self._ask(
+            request.group_id,
+            lambda core, token, now_ms: core.stage(producer_id, request, token, now_ms),
             PartitionOutcomes,
         )
 
@@ -333,30 +316,29 @@ class Groups:
         Raises:
             CoordinatorUnavailableError: it could not be stored; try again.
         """
-        shard = self._shards[number]
 
-        def complete(token: Token, _: int) -> Effects:
-            effects = shard.coordinator.complete_transaction(producer_id, commit=commit)
+        def complete(core: GroupCoordinator, token: Token, _: int) -> Effects:
+            effects = core.complete_transaction(producer_id, commit=commit)
             effects.reply(token, Done())
             return effects
 
-        await shard.submit(complete, Done)
+        await self._shards[number].submit(complete, Done)
 
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> PartitionOutcomes:
         """Forget how far a group has read topics that it does not read any more."""
-        shard = self._shard_of(group_id)
-        return await shard.submit(
-            lambda token, _: shard.coordinator.delete_offsets(group_id, partitions, token),
+        return await self._ask(
+            group_id,
+            lambda core, token, _: core.delete_offsets(group_id, partitions, token),
             PartitionOutcomes,
         )
 
     async def delete(self, group_id: str) -> GroupOutcomes:
         """Delete a group without members, with its offsets."""
-        shard = self._shard_of(group_id)
-        return await shard.submit(
-            lambda token, now_ms: shard.coordinator.delete_groups([group_id], token, now_ms),
+        return await self._ask(
+            group_id,
+            lambda core, token, now_ms: core.delete_groups([group_id], token, now_ms),
             GroupOutcomes,
         )
 

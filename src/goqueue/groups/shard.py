@@ -104,7 +104,9 @@ class GroupShard:
 
     # --- Events ----------------------------------------------------------------------------------
 
-    async def submit(self, event: Callable[[Token, int], Effects], _result: type[_R]) -> _R:
+    async def submit(
+        self, event: Callable[[GroupCoordinator, Token, int], Effects], _result: type[_R]
+    ) -> _R:
         """Let the coordinator see an event; returns its one answer.
 
         Raises:
@@ -117,7 +119,7 @@ class GroupShard:
         self._next_token += 1
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._waiting[token] = future
-        self.perform(event(token, self._now_ms()))
+        self.perform(event(self.coordinator, token, self._now_ms()))
         return cast("_R", await future)
 
     def perform(self, effects: Effects) -> None:

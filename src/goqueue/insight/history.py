@@ -11,7 +11,7 @@ from array import array
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from math import isnan, nan
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.insight.group_views import is_listed
 from goqueue.insight.vitals import (
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from goqueue.insight.backlogs import Backlog, Backlogs
     from goqueue.metrics.registry import Metrics
     from goqueue.queues.delivery.group import QueueGroup
-    from goqueue.queues.service import Queues
     from goqueue.runtime.clock import Clock
 
 STEP_S: Final = 5.0
@@ -41,15 +40,6 @@ _MAX_GROUPS: Final = 200
 """Groups with a history; of more, those in which nothing happened for the longest have none."""
 _MINUTE: Final = 12
 """Points in a minute, over which latencies are measured."""
-
-
-class HistoryServices(Protocol):
-    """What the history is made of."""
-
-    metrics: Metrics
-    clock: Clock
-    queues: Queues
-    backlogs: Backlogs
 
 
 class Line:
@@ -119,8 +109,13 @@ class GroupLines:
 class History:
     """The points of the node and of its groups."""
 
-    def __init__(self, services: HistoryServices) -> None:
-        self._services = services
+    def __init__(
+        self, metrics: Metrics, clock: Clock, queues: Iterable[QueueGroup], backlogs: Backlogs
+    ) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._queues = queues
+        self._backlogs = backlogs
         self._counts: deque[Counts] = deque(maxlen=_MINUTE + 1)
         self._counts.append(self._read())
         self._published: deque[tuple[float, dict[tuple[str, ...], float]]] = deque(
@@ -133,14 +128,14 @@ class History:
         """What each lane of each queue group was handed out, over the last minute."""
         self._note_published(self._counts[0].at_s)
         self._acked.append((self._counts[0].at_s, self._acks()))
-        self.at_ms = services.clock.now_ms()
+        self.at_ms = clock.now_ms()
         """When the newest point was taken."""
         self.node = _NodeLines(*(Line() for _ in range(5)))
         self._groups: OrderedDict[str, GroupLines] = OrderedDict()
         """The one in which something happened last at the end."""
 
     def _read(self) -> Counts:
-        return read_counts(self._services.metrics, self._services.clock.monotonic_s())
+        return read_counts(self._metrics, self._clock.monotonic_s())
 
     async def sample(self) -> None:
         """Take one point of everything; run every `STEP_S`."""
@@ -149,14 +144,14 @@ class History:
         self._note_published(now.at_s)
         self._acked.append((now.at_s, self._acks()))
         self._served.append((now.at_s, self._lanes_served()))
-        self.at_ms = self._services.clock.now_ms()
+        self.at_ms = self._clock.now_ms()
         rates = rates_between(before, now)
         node = self.node
         node.published.add(rates.published_per_s)
         node.consumed.add(rates.consumed_per_s)
         node.failed.add(rates.failed_per_s)
         node.publish_p99.add(p99_between(before.publish, now.publish))
-        backlogs = self._services.backlogs
+        backlogs = self._backlogs
         left = self._sample_groups(backlogs.all())
         node.lag.add(left if backlogs.has_looked else None)
 
@@ -182,15 +177,15 @@ class History:
     def published_per_s(self) -> dict[str, float]:
         """By topic, over the last minute; those of which nothing was counted are left out."""
         before_s, before = self._published[0]
-        span_s = max(self._services.clock.monotonic_s() - before_s, 0.001)
-        counts = self._services.metrics.values(names.MESSAGES_PUBLISHED)
+        span_s = max(self._clock.monotonic_s() - before_s, 0.001)
+        counts = self._metrics.values(names.MESSAGES_PUBLISHED)
         return {
             labels[0]: round(max(count - before.get(labels, 0.0), 0.0) / span_s, 3)
             for labels, count in counts.items()
         }
 
     def _note_published(self, now_s: float) -> None:
-        counts = self._services.metrics.values(names.MESSAGES_PUBLISHED)
+        counts = self._metrics.values(names.MESSAGES_PUBLISHED)
         self._published.append((now_s, counts))
 
     # --- Groups ----------------------------------------------------------------------------------
@@ -230,7 +225,7 @@ class History:
         return sum(lag for lag, *_ in sums.values())
 
     def _lanes_served(self) -> dict[str, tuple[int, ...]]:
-        groups = itertools.islice(filter(is_listed, self._services.queues), _MAX_GROUPS)
+        groups = itertools.islice(filter(is_listed, self._queues), _MAX_GROUPS)
         return {
             group.group_id: tuple(lane.served for lane in group.lane_stats()) for group in groups
         }
@@ -244,7 +239,7 @@ class History:
         before_s, groups = next(points, (0.0, None))
         if groups is None:
             return None
-        span_s = max(self._services.clock.monotonic_s() - before_s, 0.001)
+        span_s = max(self._clock.monotonic_s() - before_s, 0.001)
         return [
             round(max(lane.served - before, 0) / span_s, 3)
             for lane, before in zip(group.lane_stats(), groups[group.group_id], strict=True)
@@ -253,7 +248,7 @@ class History:
     def _acks(self) -> dict[str, float]:
         """What the members of each queue group have acknowledged, of all topics."""
         found: dict[str, float] = {}
-        for (_, group_id), count in self._services.metrics.values(names.MESSAGES_ACKED).items():
+        for (_, group_id), count in self._metrics.values(names.MESSAGES_ACKED).items():
             found[group_id] = found.get(group_id, 0.0) + count
         return found
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from goqueue.model.dead_letters import is_dead_letter_topic
@@ -31,17 +31,6 @@ if TYPE_CHECKING:
 _NEW_MS: Final = 3_600_000
 _LOOK_AGAIN_S: Final = 300.0
 """For so long the place found in a partition serves: letters count for an hour and that at most."""
-
-
-class NewDeadLetterServices(Protocol):
-    """What new dead letters are found with."""
-
-    letters: Letters
-    partitions: Partitions
-    topics: Topics
-    pipelines: Pipelines
-    clock: Clock
-    executor: Executor
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,30 +54,44 @@ class _Place(NamedTuple):
 class NewDeadLetters:
     """How many letters are new."""
 
-    def __init__(self, services: NewDeadLetterServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        letters: Letters,
+        topics: Topics,
+        partitions: Partitions,
+        pipelines: Pipelines,
+        *,
+        clock: Clock,
+        executor: Executor,
+    ) -> None:
+        self._letters = letters
+        self._topics = topics
+        self._partitions = partitions
+        self._pipelines = pipelines
+        self._clock = clock
+        self._executor = executor
         self._places: WeakKeyDictionary[Partition, _Place] = WeakKeyDictionary()
         """One of each partition of a dead-letter topic."""
 
     async def all(self) -> list[DeadLetterCount]:
         """Every topic with new letters, most of them first."""
         found = []
-        for source in self._services.letters.sources():
+        for source in self._letters.sources():
             with suppress(GoQueueError):  # deleted meanwhile, or the disk refuses: nobody can tell
-                topic = self._services.letters.topic(source)
+                topic = self._letters.topic(source)
                 if topic is not None:
-                    partitions = self._services.partitions.of_topic(topic)
+                    partitions = self._partitions.of_topic(topic)
                     found.append(DeadLetterCount(await self._count(partitions), topic.name, source))
         for topic_name, pipeline in dict(self._elsewhere()).items():
             with suppress(GoQueueError):
-                topic = self._services.topics.catalogue.topic(topic_name)
-                count = await self._count(self._services.partitions.of_topic(topic))
+                topic = self._topics.catalogue.topic(topic_name)
+                count = await self._count(self._partitions.of_topic(topic))
                 found.append(DeadLetterCount(count, topic_name, pipeline=pipeline))
         return sorted((each for each in found if each.count), key=lambda each: -each.count)
 
     def _elsewhere(self) -> Iterator[tuple[str, str]]:
         """Topics that are not called like dead-letter topics, and the pipelines that say so."""
-        for report in self._services.pipelines.all():
+        for report in self._pipelines.all():
             for query in report.queries:
                 topic = query.dead_letters
                 if topic is not None and not is_dead_letter_topic(topic):
@@ -100,16 +103,16 @@ class NewDeadLetters:
             await asyncio.sleep(0)  # there may be thousands of them
             if partition.log_start < partition.log_end:
                 ranges = [(await self._begin(partition), partition.log_end)]
-                total += await self._services.letters.count_in(partition, ranges)
+                total += await self._letters.count_in(partition, ranges)
         return total
 
     async def _begin(self, partition: Partition) -> int:
         """Where the last hour begins."""
-        clock = self._services.clock
+        clock = self._clock
         known, now_s = self._places.get(partition), clock.monotonic_s()
         if known is not None and now_s - known.looked_s < _LOOK_AGAIN_S:
             return known.offset
         hour_ago = Position(Anchor.TIMESTAMP, clock.now_ms() - _NEW_MS)
-        offset = await offset_of(partition, hour_ago, self._services.executor)
+        offset = await offset_of(partition, hour_ago, self._executor)
         self._places[partition] = _Place(now_s, offset)
         return offset

@@ -121,3 +121,6 @@ MAX_ASSIGNMENT_INTERVAL_MS: Final = 15_000
 
 MAX_PIPELINE_BYTES: Final = 256 * 1024
 """One file that describes a Spark pipeline; a larger one is refused unread."""
+
+MAX_POLLED_BYTES: Final = 50 * 1024 * 1024
+"""Of all partitions together; a poll stops reading there, and the next goes on."""

@@ -79,7 +79,7 @@ class Partitions:
         marks: MaintenanceMarks,
         damage: DamageReports,
     ) -> None:
-        self._folder = folder
+        self.folder = folder
         self._topics = topics
         self._shared = shared
         self._disk = shared.disk
@@ -178,7 +178,7 @@ class Partitions:
     def _open_log(
         self, topic: Topic, number: int, summaries: Mapping[str, LogSummary]
     ) -> OpenedLog:
-        folder = self._folder / topic.name / topic.topic_id.hex / str(number)
+        folder = self.folder / topic.name / topic.topic_id.hex / str(number)
         return open_on_disk(
             folder,
             topic.settings.log_config(),
@@ -281,7 +281,7 @@ class Partitions:
 
     def remove_files(self, name: str, topic_id: UUID) -> None:
         """Remove what a deleted topic left behind."""
-        self._disk.remove_folder(self._folder / name / topic_id.hex)
+        self._disk.remove_folder(self.folder / name / topic_id.hex)
 
     def unknown_folders(self) -> list[str]:
         """Folders with the records of topics that the metadata does not know."""
@@ -290,8 +290,8 @@ class Partitions:
         }
         return [
             f"{name}/{topic_id}"
-            for name in self._disk.names(self._folder)
-            for topic_id in self._disk.names(self._folder / name)
+            for name in self._disk.names(self.folder)
+            for topic_id in self._disk.names(self.folder / name)
             if (name, topic_id) not in known
         ]
 

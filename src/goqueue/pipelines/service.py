@@ -7,7 +7,7 @@ told so, and read back at a start. Nothing in the broker depends on any of it.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from concurrent.futures import Executor
 
+    from goqueue.partitions.topic_changes import TopicChanges
     from goqueue.runtime.clock import Clock
     from goqueue.state.log import StateEntry, StateLog
     from goqueue.state.logs import StateLogs
-    from goqueue.topics.catalogue import Topics
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -48,18 +48,6 @@ _ALIVE: Final = frozenset({"starting", "running"})
 _decode: Final = msgspec.json.Decoder(PipelineReport).decode
 
 
-class PipelineServices(Protocol):
-    """What reports of pipelines need."""
-
-    state_logs: StateLogs
-    executor: Executor
-    clock: Clock
-    topics: Topics
-
-    async def create_internal_topic(self, name: str, partition_count: int) -> None:
-        """Make one of the broker's own topics, if it is not there."""
-
-
 class _Decision(NamedTuple, Generic[_T]):
     """A report to be stored in place of another, or a name to be forgotten."""
 
@@ -70,19 +58,23 @@ class _Decision(NamedTuple, Generic[_T]):
 class Pipelines:
     """Every pipeline that has reported of itself. The topic is made with the first of them."""
 
-    def __init__(self, services: PipelineServices) -> None:
-        self._services = services
+    def __init__(
+        self, state_logs: StateLogs, changes: TopicChanges, clock: Clock, executor: Executor
+    ) -> None:
+        self._state_logs = state_logs
+        self._changes = changes
+        self._clock = clock
         self._reports: dict[str, PipelineReport] = {}
         self._loading = self._reports
-        self._shard = SerialShard(self, self._log, services.executor, _unavailable)
+        self._shard = SerialShard(self, self._log, executor, _unavailable)
         self._listening_since_ms = 0
         self.generation = 0
         """Counts changes of which pipelines there are, and of their states."""
 
     async def start(self) -> None:
         """Load what is stored."""
-        self._listening_since_ms = self._services.clock.now_ms()
-        if PIPELINES_TOPIC in self._services.topics.catalogue.by_name:
+        self._listening_since_ms = self._clock.now_ms()
+        if PIPELINES_TOPIC in self._changes.topics.catalogue.by_name:
             await self._shard.open()
 
     async def stop(self) -> None:
@@ -90,14 +82,14 @@ class Pipelines:
         await self._shard.close()
 
     async def _log(self) -> StateLog:
-        await self._services.create_internal_topic(PIPELINES_TOPIC, 1)
-        return self._services.state_logs.log(PIPELINES_TOPIC, 0, SnapshotKind.PIPELINES)
+        await self._changes.create_internal(PIPELINES_TOPIC, 1)
+        return self._state_logs.log(PIPELINES_TOPIC, 0, SnapshotKind.PIPELINES)
 
     # --- Looking ---------------------------------------------------------------------------------
 
     def all(self) -> list[PipelineReport]:
         """Every report, by name."""
-        now_ms = self._services.clock.now_ms()
+        now_ms = self._clock.now_ms()
         return [self._as_of(self._reports[name], now_ms) for name in sorted(self._reports)]
 
     def get(self, name: str) -> PipelineReport:
@@ -109,7 +101,7 @@ class Pipelines:
         report = self._reports.get(name)
         if report is None:
             raise UnknownPipelineError(f"no pipeline {name!r} has reported of itself")
-        return self._as_of(report, self._services.clock.now_ms())
+        return self._as_of(report, self._clock.now_ms())
 
     def _as_of(self, report: PipelineReport, now_ms: int) -> PipelineReport:
         # Nobody can report while this broker is down: silence counts from its start on.
@@ -135,7 +127,7 @@ class Pipelines:
                     "any more"
                 )
             fields = {each: getattr(said, each) for each in PipelineFields.__struct_fields__}
-            report = PipelineReport(name=name, updated_at=self._services.clock.now_ms(), **fields)
+            report = PipelineReport(name=name, updated_at=self._clock.now_ms(), **fields)
             return _Decision([(name.encode(), msgspec.json.encode(report))], report)
 
         return await self._shard.change(decide)

@@ -15,7 +15,8 @@ from goqueue.queues.delivery.settings import Mode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.groups.membership import Member, Memberships
+    from goqueue.groups.polling.member import Member
+    from goqueue.groups.polling.memberships import Memberships
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.queues.delivery.settings import QueueSettings
     from goqueue.queues.service import Queues

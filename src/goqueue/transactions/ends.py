@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from goqueue.groups.service import OFFSETS_TOPIC
 from goqueue.model.errors import GoQueueError, TopicError
@@ -33,19 +33,13 @@ COORDINATOR_EPOCH: Final = 0
 """Of a coordinator that has never moved, as on one node."""
 
 
-class TransactionEndServices(Protocol):
-    """What ending a transaction needs."""
-
-    measures: Measures
-    groups: Groups
-    partitions: Partitions
-
-
 class TransactionEnds:
     """Ends transactions that are decided."""
 
-    def __init__(self, services: TransactionEndServices) -> None:
-        self._services = services
+    def __init__(self, partitions: Partitions, groups: Groups, measures: Measures) -> None:
+        self._partitions = partitions
+        self._groups = groups
+        self._measures = measures
         self._under_way: set[str] = set()
 
     async def finish(
@@ -76,7 +70,7 @@ class TransactionEnds:
                 error,
             )
         else:
-            self._services.measures.transactions_ended(out.durations_ms)
+            self._measures.transactions_ended(out.durations_ms)
         finally:
             self._under_way.discard(ending.transactional_id)
 
@@ -102,13 +96,13 @@ class TransactionEnds:
     async def _end_offsets(self, number: int, ending: Ending) -> None:
         commits = ending.marker is Marker.COMMIT
         producer_id = ending.identity.producer_id
-        await self._services.groups.complete_transaction(number, producer_id, commit=commits)
+        await self._groups.complete_transaction(number, producer_id, commit=commits)
 
     def _end_at(
         self, place: TopicPartition, ending: Ending, unsynced: list[tuple[Partition, Placed]]
     ) -> None:
         try:
-            partition = self._services.partitions.partition(place)
+            partition = self._partitions.partition(place)
         except TopicError:
             return  # it was deleted meanwhile, with everything in it
         if partition.sequences.epoch_of(ending.identity.producer_id) > ending.identity.epoch:
@@ -131,7 +125,7 @@ class TransactionEnds:
         nobody has committed.
         """
         count = 0
-        for partition in self._services.partitions:
+        for partition in self._partitions:
             for producer_id in partition.transactions.open_producers():
                 known = by_producer.get(producer_id)
                 if known is not None and known.state.is_open and partition.id in known.partitions:

@@ -14,8 +14,8 @@ from goqueue.model.errors import GroupModeError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.groups.membership import Memberships
     from goqueue.groups.messages import PartitionOutcomes
+    from goqueue.groups.polling.memberships import Memberships
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.partitions import Partitions
     from goqueue.queues.service import Queues

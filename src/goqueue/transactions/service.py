@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import mmh3
 
@@ -17,13 +16,12 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.runtime.tasks import PeriodicTasks
 from goqueue.storage.snapshot_kinds import SnapshotKind
 from goqueue.transactions.atomic_commit import SeriesCoordinator
-from goqueue.transactions.ends import TransactionEnds, TransactionEndServices
 from goqueue.transactions.registry import EVERYTHING, verify
 from goqueue.transactions.series import series_of
 from goqueue.transactions.shard import TransactionShard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Executor
 
     from goqueue.groups.messages import CommitRequest, PartitionOutcomes
@@ -31,10 +29,10 @@ if TYPE_CHECKING:
     from goqueue.partitions.markers import Marker
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.producer_ids import ProducerIds
-    from goqueue.publishing.publish import Publisher
+    from goqueue.partitions.topic_changes import TopicChanges
     from goqueue.records.batch import BatchInfo
     from goqueue.state.logs import StateLogs
-    from goqueue.topics.catalogue import Topics
+    from goqueue.transactions.ends import TransactionEnds
     from goqueue.transactions.messages import (
         Effects,
         EndRequest,
@@ -49,6 +47,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_R = TypeVar("_R")
+_I = TypeVar("_I", bound="Identity | None")
+
 TRANSACTIONS_TOPIC: Final = internal_topics.TRANSACTION_STATE
 TRANSACTIONS_PARTITIONS: Final = 16
 
@@ -58,46 +59,42 @@ CHECK_S: Final = 1.0
 _INIT_TRIES: Final = 3
 
 
-class TransactionServices(TransactionEndServices, Protocol):
-    """What transactions need."""
-
-    state_logs: StateLogs
-    publisher: Publisher
-    topics: Topics
-    executor: Executor
-    producer_ids: ProducerIds
-    measures: Measures
-    groups: Groups
-
-    async def create_internal_topic(self, name: str, partition_count: int) -> None:
-        """Make one of the broker's own topics, if it is not there."""
-
-
 class Transactions:
     """Every transactional id of this broker. Whatever refuses raises `TransactionError`."""
 
     def __init__(
         self,
-        services: TransactionServices,
+        state_logs: StateLogs,
+        changes: TopicChanges,
+        producer_ids: ProducerIds,
+        groups: Groups,
+        executor: Executor,
+        *,
+        ends: TransactionEnds,
+        measures: Measures,
         settings: TransactionSettings,
         partition_count: int = TRANSACTIONS_PARTITIONS,
     ) -> None:
-        self._services = services
+        self._state_logs = state_logs
+        self._changes = changes
+        self._producer_ids = producer_ids
+        self._groups = groups
+        self._executor = executor
+        self._ends = ends
+        self._measures = measures
         self.settings = settings
         self._partition_count = partition_count
         self._shards: dict[int, TransactionShard] = {}
         self._by_producer: dict[int, Transaction] = {}
-        self._ends = TransactionEnds(services)
         self._tasks = PeriodicTasks()
         self._opening = asyncio.Lock()
-        self.now_ms = services.state_logs.clock.now_ms
+        self.now_ms = state_logs.clock.now_ms
 
     # --- Starting and stopping -------------------------------------------------------------------
 
     async def start(self) -> None:
         """Load every transaction that is stored, and carry out what was decided before."""
-        self._services.publisher.verify_transaction = self._verify
-        if TRANSACTIONS_TOPIC in self._services.topics.catalogue.by_name:
+        if TRANSACTIONS_TOPIC in self._changes.topics.catalogue.by_name:
             await self._ensure_open()
         self._ends.repair(
             self._by_producer, lambda each: self._shard_of(each.transactional_id).has_lost_entries
@@ -117,8 +114,8 @@ class Transactions:
         async with self._opening:
             if self._shards:
                 return
-            await self._services.create_internal_topic(TRANSACTIONS_TOPIC, self._partition_count)
-            topic = self._services.topics.catalogue.topic(TRANSACTIONS_TOPIC)
+            await self._changes.create_internal(TRANSACTIONS_TOPIC, self._partition_count)
+            topic = self._changes.topics.catalogue.topic(TRANSACTIONS_TOPIC)
             self._partition_count = topic.partition_count
             # All at once: whoever asks meanwhile finds every shard, or none.
             self._shards = {
@@ -127,10 +124,9 @@ class Transactions:
 
     async def _open_shard(self, number: int) -> TransactionShard:
         """This node leads a partition of the topic: load what is in it."""
-        services = self._services
-        log = services.state_logs.log(TRANSACTIONS_TOPIC, number, SnapshotKind.TRANSACTIONS)
+        log = self._state_logs.log(TRANSACTIONS_TOPIC, number, SnapshotKind.TRANSACTIONS)
         shard = TransactionShard(
-            log, self._new_coordinator, self._by_producer, self.now_ms, services.executor
+            log, self._new_coordinator, self._by_producer, self.now_ms, self._executor
         )
         await shard.state.open(log.partition.leader_epoch)
         return shard
@@ -147,8 +143,12 @@ class Transactions:
         number: int = mmh3.hash(series_of(transactional_id), signed=False)
         return self._shards[number % self._partition_count]
 
-    async def _active_shard(self, transactional_id: str) -> TransactionShard:
-        """The shard of an id, once it may act.
+    async def _decide(
+        self, transactional_id: str, event: Callable[[SeriesCoordinator, Effects], _R]
+    ) -> _R:
+        """Let the coordinator of an id decide.
+
+        The decision is durable when this returns, and as a rule carried out.
 
         Raises:
             UnknownProducerError: there are no ids yet.
@@ -156,29 +156,46 @@ class Transactions:
         """
         shard = self._shard_of(transactional_id)
         await shard.state.active()
-        return shard
+        result, out = shard.perform(event)
+        self._measures.transactions_started.add(out.started)
+        await shard.durable()
+        await self._ends.finish(shard, out, self.now_ms)
+        return result
 
     # --- Producers -------------------------------------------------------------------------------
 
     async def init_producer(self, request: InitRequest) -> Identity:
         """Give an id to a producer; its predecessor is fenced, what that had open is aborted."""
         await self._ensure_open()
-        shard = await self._active_shard(request.transactional_id)
         for _ in range(_INIT_TRIES):
-            # Before the event, since nothing may be awaited in it; as a rule an id is reserved.
-            fresh_id = await self._services.producer_ids.peek()
-            identity, out = shard.perform(
-                partial(_init, request=request, fresh_id=fresh_id, now_ms=self.now_ms())
+            identity = await self._with_fresh_id(
+                request.transactional_id,
+                lambda core, out, fresh_id: core.init_producer(
+                    request, fresh_id, self.now_ms(), out
+                ),
             )
-            if identity is not None and identity.producer_id == fresh_id:
-                self._services.producer_ids.take(fresh_id)
-            await shard.durable()
             if identity is not None:
                 return identity
-            await self._ends.finish(shard, out, self.now_ms)
         raise ConcurrentTransactionsError(
             f"the last transaction of {request.transactional_id!r} is still being ended"
         )
+
+    async def _with_fresh_id(
+        self,
+        transactional_id: str,
+        event: Callable[[SeriesCoordinator, Effects, int], _I],
+    ) -> _I:
+        """Let the coordinator of an id decide who its producer is; it may use a fresh id."""
+        # Before the event, since nothing may be awaited in it; as a rule an id is reserved.
+        fresh_id = await self._producer_ids.peek()
+
+        def decide(core: SeriesCoordinator, out: Effects) -> _I:
+            identity = event(core, out, fresh_id)
+            if identity is not None and identity.producer_id == fresh_id:
+                self._producer_ids.take(fresh_id)
+            return identity
+
+        return await self._decide(transactional_id, decide)
 
     def heartbeat(self, transactional_id: str, identity: Identity) -> None:
         """The producer is alive."""
@@ -202,26 +219,21 @@ class Transactions:
 
     async def begin(self, transactional_id: str, identity: Identity) -> str:
         """Open a transaction; returns its id."""
-        shard = await self._active_shard(transactional_id)
-        transaction_id, out = shard.perform(
-            lambda core, out: core.begin(transactional_id, identity, self.now_ms(), out)
+        return await self._decide(
+            transactional_id,
+            lambda core, out: core.begin(transactional_id, identity, self.now_ms(), out),
         )
-        self._services.measures.transactions_started.add(out.started)
-        await shard.durable()
-        return transaction_id
 
     async def add_partitions(
         self, transactional_id: str, identity: Identity, partitions: Iterable[TopicPartition]
     ) -> None:
         """Let a transaction write to partitions, which exist; opens it if need be."""
-        shard = await self._active_shard(transactional_id)
-        _, out = shard.perform(
+        await self._decide(
+            transactional_id,
             lambda core, out: core.add_partitions(
                 transactional_id, identity, partitions, self.now_ms(), out
-            )
+            ),
         )
-        self._services.measures.transactions_started.add(out.started)
-        await shard.durable()
 
     def join(
         self, transactional_id: str, identity: Identity, partitions: Iterable[TopicPartition]
@@ -239,7 +251,7 @@ class Transactions:
                     transactional_id, identity, partitions, self.now_ms(), out
                 )
             )
-            self._services.measures.transactions_started.add(out.started)
+            self._measures.transactions_started.add(out.started)
         return not shard.is_durable
 
     async def durable(self, transactional_id: str) -> None:
@@ -248,7 +260,7 @@ class Transactions:
 
     async def add_offsets(self, transactional_id: str, identity: Identity, group_id: str) -> None:
         """Let a transaction commit offsets of a group."""
-        number = self._services.groups.shard_number(group_id)
+        number = self._groups.shard_number(group_id)
         place = TopicPartition(OFFSETS_TOPIC, number)
         await self.add_partitions(transactional_id, identity, [place])
 
@@ -256,7 +268,7 @@ class Transactions:
         self, transactional_id: str, identity: Identity, request: CommitRequest
     ) -> PartitionOutcomes:
         """Note offsets that count when the transaction commits; the group must be added to it."""
-        groups = self._services.groups
+        groups = self._groups
         place = TopicPartition(OFFSETS_TOPIC, groups.shard_number(request.group_id))
         self.verify(identity, place, transactional_id)
         return await groups.stage(identity.producer_id, request)
@@ -267,33 +279,24 @@ class Transactions:
         Where a partition refuses its marker, it gets it later: nobody sees half of a transaction
         there, because the last stable offset stays before it.
         """
-        shard = await self._active_shard(transactional_id)
-        _, out = shard.perform(
-            lambda core, out: core.end(transactional_id, identity, marker, self.now_ms(), out)
+        await self._decide(
+            transactional_id,
+            lambda core, out: core.end(transactional_id, identity, marker, self.now_ms(), out),
         )
-        await shard.durable()
-        await self._ends.finish(shard, out, self.now_ms)
 
     async def end_and_renew(self, request: EndRequest) -> Identity:
         """Like `end`, and the producer goes on in the next epoch; returns who it is then."""
-        shard = await self._active_shard(request.transactional_id)
-        fresh_id = await self._services.producer_ids.peek()
-        renewed, out = shard.perform(
-            lambda core, out: core.end_and_renew(request, fresh_id, self.now_ms(), out)
+        return await self._with_fresh_id(
+            request.transactional_id,
+            lambda core, out, fresh_id: core.end_and_renew(request, fresh_id, self.now_ms(), out),
         )
-        if renewed.producer_id == fresh_id:
-            self._services.producer_ids.take(fresh_id)
-        await shard.durable()
-        await self._ends.finish(shard, out, self.now_ms)
-        return renewed
 
     async def abort(self, transactional_id: str) -> None:
         """Abort an open transaction for an administrator; its producer is fenced."""
         self.describe(transactional_id)
-        shard = await self._active_shard(transactional_id)
-        _, out = shard.perform(lambda core, out: core.abort(transactional_id, self.now_ms(), out))
-        await shard.durable()
-        await self._ends.finish(shard, out, self.now_ms)
+        await self._decide(
+            transactional_id, lambda core, out: core.abort(transactional_id, self.now_ms(), out)
+        )
 
     # --- Many transactions -----------------------------------------------------------------------
 
@@ -304,25 +307,21 @@ class Transactions:
         the same and does nothing: whoever got no answer may ask until there is one.
         """
         await self._ensure_open()
-        shard = await self._active_shard(request.series)
-        is_new, out = shard.perform(
-            lambda core, out: core.commit_together(request, self.now_ms(), out)
+        return await self._decide(
+            request.series, lambda core, out: core.commit_together(request, self.now_ms(), out)
         )
-        await shard.durable()
-        await self._ends.finish(shard, out, self.now_ms)
-        return is_new
 
     async def abort_together(self, request: TogetherRequest) -> None:
         """Abort what a series has open, for a batch that was given up."""
         await self._ensure_open()
-        shard = await self._active_shard(request.series)
-        _, out = shard.perform(lambda core, out: core.abort_together(request, self.now_ms(), out))
-        await shard.durable()
-        await self._ends.finish(shard, out, self.now_ms)
+        await self._decide(
+            request.series, lambda core, out: core.abort_together(request, self.now_ms(), out)
+        )
 
     # --- Writing ---------------------------------------------------------------------------------
 
-    def _verify(self, info: BatchInfo, partition: TopicPartition) -> None:
+    def verify_batch(self, info: BatchInfo, partition: TopicPartition) -> None:
+        """Let a batch of a transaction into a partition, or raise like `verify`."""
         now_ms = self.now_ms()
         verify(self._by_producer, info.producer_id, info.producer_epoch, partition, now_ms)
 
@@ -394,12 +393,6 @@ class Transactions:
     async def _finish_decided(self) -> None:
         for shard in tuple(self._shards.values()):
             await self._ends.finish_all(shard, self.now_ms)
-
-
-def _init(
-    core: SeriesCoordinator, out: Effects, *, request: InitRequest, fresh_id: int, now_ms: int
-) -> Identity | None:
-    return core.init_producer(request, fresh_id, now_ms, out)
 
 
 def _new_transaction_id(now_ms: int) -> str:

@@ -6,7 +6,7 @@ numbers them itself and so may send them twice.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.model.errors import InvalidTransactionRequestError
 from goqueue.model.topic_partition import TopicPartition
@@ -24,15 +24,6 @@ if TYPE_CHECKING:
     from goqueue.transactions.service import Transactions
 
 
-class TransactionWriterServices(Protocol):
-    """What publishing in a transaction needs."""
-
-    topics: Topics
-    writer: MessageWriter
-    partitions: Partitions
-    transactions: Transactions
-
-
 class TransactionPublished(NamedTuple):
     """What became of messages that were published in a transaction."""
 
@@ -45,8 +36,17 @@ class TransactionPublished(NamedTuple):
 class TransactionWriter:
     """Publishes messages as part of a producer's open transaction."""
 
-    def __init__(self, services: TransactionWriterServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        topics: Topics,
+        partitions: Partitions,
+        writer: MessageWriter,
+        transactions: Transactions,
+    ) -> None:
+        self._topics = topics
+        self._partitions = partitions
+        self._writer = writer
+        self._transactions = transactions
 
     async def publish(
         self,
@@ -64,21 +64,20 @@ class TransactionWriter:
             TopicError: there is no such topic or partition; nothing was published.
             TransactionError, FencedProducerError: the producer may not; nothing was published.
         """
-        services = self._services
-        topic = services.topics.catalogue.topic(topic_name)
+        topic = self._topics.catalogue.topic(topic_name)
         portions: dict[int, list[int]] = {}
-        misfits = await services.writer.checked(topic_name, messages)
+        misfits = await self._writer.checked(topic_name, messages)
         for index, message in enumerate(messages):
-            portions.setdefault(services.writer.partition_of(topic, message), []).append(index)
+            portions.setdefault(self._writer.partition_of(topic, message), []).append(index)
         if first_sequence is not None and len(portions) > 1:
             raise InvalidTransactionRequestError(
                 "messages with a sequence go to one partition: name it, or give them the same key"
             )
         places = [TopicPartition(topic_name, number) for number in portions]
         for place in places:
-            services.partitions.partition(place)
-        transactional_id = services.transactions.transactional_id_of(identity.producer_id)
-        await services.transactions.add_partitions(transactional_id, identity, places)
+            self._partitions.partition(place)
+        transactional_id = self._transactions.transactional_id_of(identity.producer_id)
+        await self._transactions.add_partitions(transactional_id, identity, places)
         return await self._store(
             identity, topic_name, messages, portions, misfits, first_sequence=first_sequence
         )
@@ -102,9 +101,7 @@ class TransactionWriter:
                 first = self._next_sequence(TopicPartition(topic_name, number), identity)
             producer = ProducerSequence(*identity, first, is_transactional=True)
             checked = None if misfits is None else misfits_among(misfits, indexes)
-            publishing = self._services.writer.begin(
-                topic_name, chosen, Acks.ALL, producer, checked=checked
-            )
+            publishing = self._writer.begin(topic_name, chosen, Acks.ALL, producer, checked=checked)
             under_way.append((indexes, publishing))
         found: dict[int, MessageResult] = {}
         for indexes, publishing in under_way:
@@ -115,5 +112,5 @@ class TransactionWriter:
         )
 
     def _next_sequence(self, place: TopicPartition, identity: Identity) -> int:
-        sequences = self._services.partitions.partition(place).sequences
+        sequences = self._partitions.partition(place).sequences
         return (sequences.last_sequence(*identity) + 1) % (1 << 31)

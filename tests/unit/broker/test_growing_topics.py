@@ -18,10 +18,10 @@ def test_a_topic_is_growing_until_its_partitions_are_there(tmp_path: Path) -> No
             growing = asyncio.create_task(broker.grow_topic("t", 3))
             seen = set()
             while not growing.done():
-                seen.add(broker.growing.get("t"))
+                seen.add(broker.topic_changes.growing.get("t"))
                 await asyncio.sleep(0)
             assert 3 in seen
-            assert broker.growing == {}
+            assert broker.topic_changes.growing == {}
             assert (await growing).partition_count == 3
 
     asyncio.run(scenario())

@@ -32,7 +32,7 @@ class Node:
         self.backlogs = SimpleNamespace(all=lambda: self.found, has_looked=True)
         self.found: list[Backlog] = []
         self.queues: list[QueueGroup] = []
-        self.history = History(self)  # type: ignore[arg-type]  # as said
+        self.history = History(self.metrics, self.clock, self.queues, self.backlogs)  # type: ignore[arg-type]
 
     def step(self) -> None:
         self.clock.advance(round(STEP_S * 1000))
@@ -155,7 +155,7 @@ def test_a_quantile_lies_in_the_bucket_that_holds_it(values: list[float], share:
 
 def test_a_lane_has_the_rate_of_the_last_minute(node: Node) -> None:
     group = QueueGroup("g", QueueSettings(was_joined=True))
-    node.queues = [group]
+    node.queues[:] = [group]
     assert node.history.lanes_per_s(group) is None
     node.step()
     lanes, source = LaneIndex(), (uuid4(), 0)

@@ -348,7 +348,7 @@ def test_a_change_whose_client_is_gone_is_made_to_the_end(tmp_path):
                 asked.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await asked
-            await asyncio.wait_for(asyncio.gather(*broker._changes), 60)
+            await asyncio.wait_for(broker.topic_changes.stop(), 60)
             names = set(broker.topics.catalogue.by_name)
             assert {name for name in names if not name.startswith("__")} == {"new"}
             assert publish(broker, "new", b"v").placed.first_offset == 0

@@ -4,35 +4,21 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from goqueue.groups.streams.configured import Status, StatusCode
 from goqueue.model.errors import GoQueueError, InvalidReplicationError, TopicExistsError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from goqueue.groups.messages import StreamsHeartbeatResult
     from goqueue.groups.streams.topology import InternalTopic
-    from goqueue.topics.catalogue import Topic
+    from goqueue.partitions.topic_changes import TopicChanges
 
 _log = logging.getLogger(__name__)
 
 
-class TopicCreation(Protocol):
-    """Who makes topics."""
-
-    async def create_topic(
-        self,
-        name: str,
-        partition_count: int | None = None,
-        overrides: Mapping[str, str] | None = None,
-    ) -> Topic:
-        """Make a topic and its partitions."""
-
-
 async def with_internal_topics(
-    services: TopicCreation, result: StreamsHeartbeatResult
+    changes: TopicChanges, result: StreamsHeartbeatResult
 ) -> StreamsHeartbeatResult:
     """Create the topics that a heartbeat found missing; the answer names what could not be.
 
@@ -41,7 +27,7 @@ async def with_internal_topics(
     failures = []
     for topic in result.missing_topics:
         try:
-            await _create(services, topic)
+            await _create(changes, topic)
         except TopicExistsError:
             continue  # by the heartbeat of another member
         except GoQueueError as error:
@@ -57,10 +43,10 @@ async def with_internal_topics(
     return replace(result, statuses=statuses)
 
 
-async def _create(services: TopicCreation, topic: InternalTopic) -> None:
+async def _create(changes: TopicChanges, topic: InternalTopic) -> None:
     if topic.replication_factor not in {-1, 0, 1}:
         raise InvalidReplicationError(
             f"replication factor {topic.replication_factor}, and there is 1 broker: set "
             "replication.factor=1 or -1"
         )
-    await services.create_topic(topic.name, topic.partition_count, dict(topic.configs))
+    await changes.create(topic.name, topic.partition_count, dict(topic.configs))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from goqueue.administration.group_removal import delete_group
-from goqueue.groups.assignments import check_assignments
 from goqueue.insight.group_views import list_groups, view_group
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.offsets import committed_offsets
+from goqueue.topics.replica_assignments import check_assignments
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import AdminServiceServicer
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from goqueue.broker.broker import Broker
-    from goqueue.groups.membership import Member
+    from goqueue.groups.polling.member import Member
     from goqueue.reading.stored_messages import StoredMessage
 
 TURN_MS: Final = 200
@@ -92,7 +92,7 @@ class Subscription:
             if not await self._send_read():
                 await self._wait()
         else:
-            polled = await self._memberships.read(
+            polled = await self._memberships.reader.read(
                 self._member, limit=_READ_MESSAGES, max_wait_ms=TURN_MS, max_bytes=READ_BYTES
             )
             self._read.extend(polled.messages)

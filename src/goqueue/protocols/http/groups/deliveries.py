@@ -37,7 +37,7 @@ from goqueue.queues.members import QueueMember
 from goqueue.queues.views import committable
 
 if TYPE_CHECKING:
-    from goqueue.groups.membership import Member
+    from goqueue.groups.polling.member import Member
     from goqueue.model.errors import GoQueueError
 
 _BODY_BYTES: Final = 4 * 1024 * 1024

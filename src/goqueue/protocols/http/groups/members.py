@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from goqueue.groups.membership import REBALANCE_TIMEOUT_MS, Member
+from goqueue.groups.polling.member import Member
+from goqueue.groups.polling.memberships import REBALANCE_TIMEOUT_MS
 from goqueue.insight.group_views import view_group
 from goqueue.model.errors import GroupModeError, TopicError
 from goqueue.protocols.http.api.codecs import duration_ms

@@ -144,7 +144,7 @@ class AdminRoutes:
         """Whether a topic is being given partitions."""
         broker = self._node.broker
         topic = broker.topics.catalogue.topic(path.topic)
-        target = broker.growing.get(topic.name)
+        target = broker.topic_changes.growing.get(topic.name)
         return ScalingStatus(topic.name, target is not None, topic.partition_count, target)
 
     @route("GET", "/admin/coordinators", tag=_TAG)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import msgspec
 
-from goqueue.groups.assignments import check_assignments
 from goqueue.model.limits import MAX_TOPIC_PARTITIONS
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
@@ -21,6 +20,7 @@ from goqueue.protocols.http.topics.topic_shapes import (
     TopicList,
     TopicSettingsAnswer,
 )
+from goqueue.topics.replica_assignments import check_assignments
 from goqueue.topics.setting_table import LISTED
 
 if TYPE_CHECKING:

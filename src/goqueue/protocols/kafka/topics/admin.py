@@ -6,7 +6,6 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.groups.assignments import check_assignments
 from goqueue.model.errors import (
     GoQueueError,
     InvalidAssignmentError,
@@ -18,6 +17,7 @@ from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.limits import MAX_CREATED_PARTITIONS
 from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
+from goqueue.topics.replica_assignments import check_assignments
 from goqueue.topics.setting_table import LISTED
 
 if TYPE_CHECKING:

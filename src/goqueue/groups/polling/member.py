@@ -1,4 +1,4 @@
-"""Which offsets a poll commits for a member that does not commit itself."""
+"""What the broker keeps for a member that it reads for, and which offsets a poll commits for it."""
 
 from __future__ import annotations
 
@@ -51,3 +51,27 @@ class AutoCommit:
     def forget(self, partition: TopicPartition) -> None:
         """The partition is another member's now."""
         self.committed.pop(partition, None)
+
+
+@dataclass(slots=True)
+class Member:
+    """What the broker keeps for one member that it reads for."""
+
+    group_id: str
+    member_id: str
+    reset_to_earliest: bool
+    client_id: str = ""
+    client_host: str = ""
+    epoch: int = 0
+    releases_itself: bool = False
+    """It says when it has given up a partition; otherwise its next heartbeat says so."""
+    assigned: frozenset[TopicPartition] = frozenset()
+    revoking: frozenset[TopicPartition] = frozenset()
+    """Nothing is read of these any more, and the member still holds them until it has finished
+    with what it was handed; its commits of them count."""
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    """The next offset to be read of each partition that has been read."""
+    heartbeat_interval_ms: int = 0
+    polls: int = 0
+    auto: AutoCommit | None = None
+    """None where the member commits itself."""

@@ -1,4 +1,4 @@
-"""Members of groups that the broker reads for: HTTP and gRPC clients poll, and get messages.
+"""Members of groups that the broker reads for: joining, staying, polling and committing.
 
 A member is one of the newer group protocol's (KIP-848): the broker assigns partitions and hands
 them over one by one, so members that stay keep reading. What a Kafka client keeps for itself, which
@@ -7,13 +7,9 @@ partitions it holds and where it reads on, is kept here for as long as the membe
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from goqueue.groups.auto_commit import AutoCommit
-from goqueue.groups.encoding import CommittedOffset
 from goqueue.groups.messages import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
@@ -21,18 +17,16 @@ from goqueue.groups.messages import (
     ConsumerHeartbeat,
     OffsetToCommit,
 )
+from goqueue.groups.polling.member import AutoCommit, Member
 from goqueue.model.errors import (
     FencedMemberEpochError,
     GroupError,
-    OffsetOutOfRangeError,
     PartitionNotAssignedError,
     StaleMemberEpochError,
     UnknownMemberError,
 )
+from goqueue.model.limits import MAX_POLLED_BYTES
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.partitions.partition import Isolation
-from goqueue.reading.fetch import FetchRequest, PartitionRead, bytes_for
-from goqueue.reading.stored_messages import messages_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,12 +34,8 @@ if TYPE_CHECKING:
 
     from goqueue.groups.consumer.member import ConsumerMember
     from goqueue.groups.messages import ConsumerHeartbeatResult, PartitionOutcomes
+    from goqueue.groups.polling.reader import MemberReader, Polled
     from goqueue.groups.service import Groups
-    from goqueue.partitions.batch_opener import BatchOpener
-    from goqueue.partitions.damage import DamageReports
-    from goqueue.partitions.partitions import Partitions
-    from goqueue.reading.fetch import Fetched, Fetcher
-    from goqueue.reading.stored_messages import StoredMessage
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topics
 
@@ -53,61 +43,15 @@ REBALANCE_TIMEOUT_MS: Final = 60_000
 _MAX_MEMBERS: Final = 100_000
 """Members whose places are kept; at the bound, those whose session has ended are looked for."""
 
-_MAX_POLLED_BYTES: Final = 50 * 1024 * 1024
-"""Of all partitions together; a poll stops reading there, and the next goes on."""
-_EACH_BYTES: Final = 1024 * 1024
-"""Of one partition, so that one poll has something of each."""
-
-
-class MembershipServices(Protocol):
-    """What members of log groups need."""
-
-    clock: Clock
-    groups: Groups
-    topics: Topics
-    fetcher: Fetcher
-    opener: BatchOpener
-    damage: DamageReports
-    partitions: Partitions
-
-
-@dataclass(slots=True)
-class Member:
-    """What the broker keeps for one member that it reads for."""
-
-    group_id: str
-    member_id: str
-    reset_to_earliest: bool
-    client_id: str = ""
-    client_host: str = ""
-    epoch: int = 0
-    releases_itself: bool = False
-    """It says when it has given up a partition; otherwise its next heartbeat says so."""
-    assigned: frozenset[TopicPartition] = frozenset()
-    revoking: frozenset[TopicPartition] = frozenset()
-    """Nothing is read of these any more, and the member still holds them until it has finished
-    with what it was handed; its commits of them count."""
-    positions: dict[TopicPartition, int] = field(default_factory=dict)
-    """The next offset to be read of each partition that has been read."""
-    heartbeat_interval_ms: int = 0
-    polls: int = 0
-    auto: AutoCommit | None = None
-    """None where the member commits itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Polled:
-    """What one poll brought."""
-
-    messages: list[StoredMessage]
-    next_offsets: Mapping[TopicPartition, int]
-
 
 class Memberships:
     """Every member of every group that the broker reads for."""
 
-    def __init__(self, services: MembershipServices) -> None:
-        self._services = services
+    def __init__(self, groups: Groups, topics: Topics, clock: Clock, reader: MemberReader) -> None:
+        self._groups = groups
+        self._topics = topics
+        self._clock = clock
+        self.reader = reader
         self._members: dict[tuple[str, str], Member] = {}
 
     async def join(
@@ -143,7 +87,7 @@ class Memberships:
         member.client_id, member.client_host = client_id, client_host
         member.releases_itself = releases_itself
         if auto_commit_ms is not None:
-            member.auto = AutoCommit(auto_commit_ms, self._services.clock.now_ms())
+            member.auto = AutoCommit(auto_commit_ms, self._clock.now_ms())
         await self._heartbeat(
             member,
             ConsumerHeartbeat(
@@ -175,7 +119,7 @@ class Memberships:
 
     def _known(self, group_id: str) -> tuple[ConsumerMember, ...]:
         try:
-            return self._services.groups.coordinator(group_id).describe_consumer(group_id).members
+            return self._groups.coordinator(group_id).describe_consumer(group_id).members
         except GroupError:
             return ()
 
@@ -237,7 +181,7 @@ class Memberships:
             await self._auto_commit(member, member.auto, member.auto.changed(member.positions))
         if not self._forget(member):
             return
-        await self._services.groups.consumer_heartbeat(
+        await self._groups.consumer_heartbeat(
             ConsumerHeartbeat(
                 group_id=member.group_id, member_id=member.member_id, epoch=LEAVING_EPOCH
             )
@@ -245,7 +189,7 @@ class Memberships:
 
     async def _heartbeat(self, member: Member, request: ConsumerHeartbeat) -> None:
         try:
-            result = await self._services.groups.consumer_heartbeat(request)
+            result = await self._groups.consumer_heartbeat(request)
         except GroupError:
             self._forget(member)
             raise
@@ -271,7 +215,7 @@ class Memberships:
         member.heartbeat_interval_ms = result.heartbeat_interval_ms
         if result.assignment is None:
             return
-        topics = self._services.topics.catalogue.by_id
+        topics = self._topics.catalogue.by_id
         assigned = frozenset(
             TopicPartition(topics[topic_id].name, number)
             for topic_id, number in result.assignment
@@ -284,7 +228,7 @@ class Memberships:
             del member.positions[partition]
 
     def _with_ids(self, partitions: Iterable[TopicPartition]) -> frozenset[tuple[UUID, int]]:
-        topics = self._services.topics.catalogue.by_name
+        topics = self._topics.catalogue.by_name
         return frozenset(
             (topics[each.topic].topic_id, each.partition)
             for each in partitions
@@ -294,80 +238,16 @@ class Memberships:
     # --- Reading ---------------------------------------------------------------------------------
 
     async def poll(
-        self, member: Member, *, limit: int, max_wait_ms: int, max_bytes: int = _MAX_POLLED_BYTES
+        self, member: Member, *, limit: int, max_wait_ms: int, max_bytes: int = MAX_POLLED_BYTES
     ) -> Polled:
         """A heartbeat, and `read`."""
         if member.auto is None:
             await self.heartbeat(member)
         else:
             await self._committing_heartbeat(member, member.auto)
-        return await self.read(member, limit=limit, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
-
-    async def read(
-        self, member: Member, *, limit: int, max_wait_ms: int, max_bytes: int = _MAX_POLLED_BYTES
-    ) -> Polled:
-        """Up to `limit` messages of the member's partitions, waiting for the first.
-
-        Partitions take turns at being first.
-        """
-        assigned = sorted(member.assigned, key=lambda each: (each.topic, each.partition))
-        turn = member.polls % len(assigned) if assigned else 0
-        member.polls += 1
-        assigned = assigned[turn:] + assigned[:turn]
-        max_bytes = bytes_for(limit, max_bytes)
-        each_bytes = min(max_bytes, _EACH_BYTES)
-        reads = [PartitionRead(each, self._position(member, each), each_bytes) for each in assigned]
-        request = FetchRequest(
-            reads,
-            max_wait_ms,
-            max_bytes=max_bytes,
-            isolation=Isolation.READ_COMMITTED,
-            by_message=True,
-            group=member.group_id,
-            consumer=member.member_id,
+        return await self.reader.read(
+            member, limit=limit, max_wait_ms=max_wait_ms, max_bytes=max_bytes
         )
-        messages: list[StoredMessage] = []
-        for fetched in await self._services.fetcher.fetch(request):
-            if isinstance(fetched.error, OffsetOutOfRangeError):
-                member.positions.pop(fetched.read.partition, None)
-            await self._take(member, fetched, limit, messages)
-        if messages:
-            self._services.fetcher.handed_out(Counter(each.topic for each in messages))
-        return Polled(messages, dict(member.positions))
-
-    async def _take(
-        self, member: Member, fetched: Fetched, limit: int, messages: list[StoredMessage]
-    ) -> None:
-        """Hand out one partition's messages as far as the limit goes, and remember the place."""
-        partition = fetched.read.partition
-        if partition not in member.assigned or fetched.error is not None:
-            return
-        if len(messages) >= limit:
-            return
-        room = limit - len(messages)
-        found, is_all = await messages_of(
-            fetched, self._services.opener, self._services.damage, room
-        )
-        if partition not in member.assigned:
-            return  # it went to somebody else meanwhile
-        messages += found
-        member.positions[partition] = fetched.next_offset if is_all else found[-1].record.offset + 1
-
-    def _position(self, member: Member, partition_id: TopicPartition) -> int:
-        """Where to read on: where this member was, where its group was, or at an end."""
-        position = member.positions.get(partition_id)
-        if position is not None:
-            return position
-        place = TopicPartition(partition_id.topic, partition_id.partition)
-        coordinator = self._services.groups.coordinator(member.group_id)
-        committed = coordinator.fetch_offsets(
-            member.group_id, [place], member_id=member.member_id, epoch=member.epoch
-        )[place]
-        partition = self._services.partitions.partition(partition_id)
-        if isinstance(committed, CommittedOffset) and committed.offset >= partition.log_start:
-            return committed.offset
-        end = partition.readable_to(Isolation.READ_COMMITTED)
-        return partition.log_start if member.reset_to_earliest else end
 
     # --- Committing ------------------------------------------------------------------------------
 
@@ -393,14 +273,14 @@ class Memberships:
         try:
             self.check_owner(member, offsets)
         except GroupError as error:
-            self._services.groups.commit_refused(member.group_id, error)
+            self._groups.commit_refused(member.group_id, error)
             raise
         return await self._store(member, offsets)
 
     async def _store(
         self, member: Member, offsets: Mapping[TopicPartition, int]
     ) -> PartitionOutcomes:
-        return await self._services.groups.commit(
+        return await self._groups.commit(
             CommitRequest(
                 group_id=member.group_id,
                 member_id=member.member_id,
@@ -419,7 +299,7 @@ class Memberships:
         commit of it still counts, and its next owner begins where this member stopped.
         """
         returned = dict(member.positions)
-        await self._auto_commit(member, auto, auto.due(returned, self._services.clock.now_ms()))
+        await self._auto_commit(member, auto, auto.due(returned, self._clock.now_ms()))
         await self.heartbeat(member)
         lost = {each: returned[each] for each in returned.keys() - member.assigned}
         await self._auto_commit(member, auto, auto.changed(lost))
