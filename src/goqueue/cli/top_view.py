@@ -92,13 +92,11 @@ def _topics(before: Sample, now: Sample) -> list[dict[str, Any]]:
     for name, partitions in now.by_topic.get("broker_topic_partitions", {}).items():
         if is_internal_topic(name):
             continue
-        ends = now.by_topic.get("storage_log_end_offset", {}).get(name, 0)
-        starts = now.by_topic.get("storage_log_start_offset", {}).get(name, 0)
         found.append(
             {
                 "topic": name,
                 "partitions": int(partitions),
-                "messages": int(ends - starts),
+                "messages": int(now.by_topic.get("broker_topic_messages", {}).get(name, 0)),
                 "size_bytes": int(now.by_topic.get("storage_log_size_bytes", {}).get(name, 0)),
                 "in_per_s": _rate(before, now, "broker_messages_published_total", name),
                 "in_bytes_per_s": _rate(before, now, "broker_bytes_published_total", name),

@@ -189,6 +189,7 @@ _COUNTS: Final[tuple[tuple[GaugeName | CounterName, str | None], ...]] = (
 def _put_topic(samples: Samples, topic: str, partitions: Sequence[Partition]) -> None:
     """The logs of one topic, added up here unless partitions are told apart: thousands of them."""
     samples.put(names.TOPIC_PARTITIONS, len(partitions), topic)
+    samples.put(names.TOPIC_MESSAGES, sum(each.message_count for each in partitions), topic)
     places = [_places(partition) for partition in partitions]
     if samples.partition_label:
         for partition, values in zip(partitions, places, strict=True):

@@ -136,6 +136,11 @@ ACTIVE_CONSUMERS: Final = GaugeName(
 )
 TOPIC_COUNT: Final = GaugeName("broker_topic_count", "Topics, internal ones included.")
 TOPIC_PARTITIONS: Final = GaugeName("broker_topic_partitions", "Partitions of a topic.", _TOPIC)
+TOPIC_MESSAGES: Final = GaugeName(
+    "broker_topic_messages",
+    "Messages stored of a topic; what compaction has removed counts, delayed messages do not.",
+    _TOPIC,
+)
 
 # --- storage: what the logs did to the disk
 

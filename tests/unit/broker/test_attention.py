@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from goqueue.groups.describe import GroupType
-from goqueue.insight.attention import _MAX_SHOWN, attention
 from goqueue.insight.group_views import GroupLine
 from goqueue.insight.history import GroupLines, Lately, Line
 from goqueue.insight.new_dead_letters import DeadLetterCount
@@ -16,6 +15,7 @@ from goqueue.metrics.registry import Metrics
 from goqueue.model.pipeline_reports import PipelineReport, QueryReport
 from goqueue.partitions.damage import DamageKind, DamageReports
 from goqueue.partitions.health import HealthReport
+from goqueue.protocols.http.operations.attention import _MAX_SHOWN, attention
 from goqueue.runtime.disk import DiskUsage
 from goqueue.runtime.process import ProcessUse
 

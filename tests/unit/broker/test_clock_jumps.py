@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.insight.attention import attention
 from goqueue.insight.overview import take_inventory
 from goqueue.metrics import names
 from goqueue.model.errors import InvalidTimestampError
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.protocols.http.operations.attention import attention
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.queues.delivery.settings import QueueSettings
 from support.brokers import publish, read_all, running_broker

@@ -11,6 +11,9 @@ from goqueue.metrics import names
 from goqueue.metrics.registry import Samples
 from goqueue.model.errors import DiskError
 from goqueue.model.limits import MAX_METRIC_SERIES
+from goqueue.model.topic_partition import TopicPartition
+from goqueue.publishing.requests import PublishRequest
+from goqueue.records import Record, encode
 from goqueue.runtime.disk import SystemDisk
 from support.brokers import publish, running_broker
 
@@ -43,6 +46,22 @@ def test_a_reading_outlives_topics_and_groups_that_come_and_go(tmp_path: Path) -
             assert {("g0",), ("g1",), ("g3",)} <= values[names.GROUP_MEMBERS].keys()
             assert values[names.ACTIVE_CONSUMERS] == {(): 3}
             assert names.SNAPSHOT_SIZE in values
+
+    asyncio.run(scenario())
+
+
+def test_offsets_without_a_message_are_not_counted_as_messages(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        defaults = {"goqueue.kafka.headers": "true"}
+        async with running_broker(tmp_path, topic_defaults=defaults) as broker:
+            await broker.create_topic("t", 1)
+            publish(broker, "t", b"now")
+            headers = (("goqueue-deliver-at", b"2000000"),)
+            batch = encode([Record(0, 0, None, b"later", headers)])
+            broker.publisher.publish(PublishRequest(TopicPartition("t", 0), memoryview(batch)))
+            (partition,) = broker.partitions.of_topic(broker.topics.catalogue.topic("t"))
+            assert partition.log_end == 2
+            assert broker.metrics.read().values[names.TOPIC_MESSAGES]["t",] == 1
 
     asyncio.run(scenario())
 

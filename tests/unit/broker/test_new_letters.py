@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from goqueue.insight.attention import attention
 from goqueue.insight.new_dead_letters import DeadLetterCount
 from goqueue.insight.overview import take_inventory
 from goqueue.model.pipeline_reports import PipelineFields, QueryReport
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.protocols.http.operations.attention import attention
 from goqueue.queues.dead_letters.redrive_engine import RedriveRequest
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.insight.attention import damage_found
 from goqueue.model.errors import MalformedBatchError
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.protocols.http.operations.attention import damage_found
 from goqueue.publishing.requests import PublishRequest
 from goqueue.queues.dead_letters.redrive_engine import RedriveRequest
 from goqueue.queues.delivery.decisions import Acknowledgement, Verdict

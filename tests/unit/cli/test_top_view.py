@@ -17,9 +17,7 @@ goqueue_broker_messages_published_total{{node_id="n",topic="orders"}} {published
 goqueue_broker_messages_fetched_total{{node_id="n",topic="orders"}} {consumed}.0
 goqueue_broker_topic_partitions{{node_id="n",topic="orders"}} 2.0
 goqueue_broker_topic_partitions{{node_id="n",topic="__consumer_offsets"}} 4.0
-goqueue_storage_log_end_offset{{node_id="n",topic="orders",partition="0"}} 70.0
-goqueue_storage_log_end_offset{{node_id="n",topic="orders",partition="1"}} 30.0
-goqueue_storage_log_start_offset{{node_id="n",topic="orders"}} 10.0
+goqueue_broker_topic_messages{{node_id="n",topic="orders"}} 90.0
 goqueue_storage_log_size_bytes{{node_id="n",topic="orders"}} 1024.0
 goqueue_consumer_group_members{{consumer_group="a \\"b\\"",node_id="n"}} 1.0
 goqueue_consumer_group_state{{consumer_group="a \\"b\\"",node_id="n",state="Stable"}} 1.0

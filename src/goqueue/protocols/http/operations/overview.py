@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 import goqueue
-from goqueue.insight.attention import Attention, attention
 from goqueue.insight.group_views import view_group
 from goqueue.insight.history import STEP_S
 from goqueue.insight.overview import HistoryView, Totals, history_view, take_inventory
@@ -19,6 +18,7 @@ from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.responses import Response, encode
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import Milliseconds, doc
+from goqueue.protocols.http.operations.attention import Attention, attention
 from goqueue.protocols.http.operations.probes import metadata_check
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import quote
 
 from goqueue.partitions.damage import DamageKind
@@ -12,15 +12,11 @@ from goqueue.pipelines.service import FAILED, LOST
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from goqueue.broker.broker import Broker
     from goqueue.insight.group_views import GroupLine
-    from goqueue.insight.history import GroupLines, History, Lately
+    from goqueue.insight.history import GroupLines, Lately
     from goqueue.insight.overview import Inventory
-    from goqueue.partitions.clock_guard import ClockGuard
-    from goqueue.partitions.damage import DamageReports
     from goqueue.partitions.health import HealthReport
-    from goqueue.pipelines.service import Pipelines
-    from goqueue.publishing.publish import Publisher
-    from goqueue.transactions.service import Transactions
 
 Severity: TypeAlias = Literal["critical", "warning", "info"]
 
@@ -49,17 +45,6 @@ _DAMAGE: Final = {
 }
 
 
-class AttentionServices(Protocol):
-    """What the rules look at, beside the inventory."""
-
-    publisher: Publisher
-    pipelines: Pipelines
-    history: History
-    damage: DamageReports
-    transactions: Transactions
-    clock_guard: ClockGuard
-
-
 @dataclass(frozen=True, slots=True)
 class Attention:
     """One thing to look at, and the page of the console that shows it."""
@@ -71,21 +56,21 @@ class Attention:
 
 
 def attention(
-    services: AttentionServices, inventory: Inventory, lately: Lately, health: HealthReport | None
+    broker: Broker, inventory: Inventory, lately: Lately, health: HealthReport | None
 ) -> list[Attention]:
     """Everything that needs somebody, the most urgent first."""
     found: list[Attention] = []
     for rule in (
         _failed(inventory),
-        _clock(services),
-        damage_found(services),
-        _disk(services, health),
-        _pipelines(services),
-        _groups(services, inventory),
+        _clock(broker),
+        damage_found(broker),
+        _disk(broker, health),
+        _pipelines(broker),
+        _groups(broker, inventory),
         _latency(lately),
         _dead_letters(inventory),
         _retries(lately),
-        _transactions(services, inventory),
+        _transactions(broker, inventory),
         _process(health),
     ):
         found += _few(list(rule))
@@ -119,8 +104,8 @@ def _failed(inventory: Inventory) -> Iterator[Attention]:
         )
 
 
-def _clock(services: AttentionServices) -> Iterator[Attention]:
-    if (stopped := services.clock_guard.stopped()) is not None:
+def _clock(broker: Broker) -> Iterator[Attention]:
+    if (stopped := broker.clock_guard.stopped()) is not None:
         title, _, detail = stopped.partition(": ")
         yield Attention("critical", _sentence(title), _sentence(detail), "/console")
 
@@ -133,9 +118,9 @@ _LOST: Final = {DamageKind.RECORDS, DamageKind.STATE}
 """What cannot be had from elsewhere."""
 
 
-def damage_found(services: AttentionServices) -> Iterator[Attention]:
+def damage_found(broker: Broker) -> Iterator[Attention]:
     """Stored data that turned out to be damaged since the start."""
-    for report in services.damage:
+    for report in broker.damage:
         yield Attention(
             "critical" if report.kind in _LOST else "warning",
             f"{report.place}: {_DAMAGE[report.kind]}",
@@ -144,11 +129,9 @@ def damage_found(services: AttentionServices) -> Iterator[Attention]:
         )
 
 
-def _disk(services: AttentionServices, health: HealthReport | None) -> Iterator[Attention]:
-    if services.publisher.disk_full:
-        yield Attention(
-            "critical", "The disk is full", str(services.publisher.disk_full), "/console"
-        )
+def _disk(broker: Broker, health: HealthReport | None) -> Iterator[Attention]:
+    if broker.publisher.disk_full:
+        yield Attention("critical", "The disk is full", str(broker.publisher.disk_full), "/console")
     elif health is not None and health.disk.total_bytes:
         share = 1 - health.disk.free_bytes / health.disk.total_bytes
         if share >= _DISK_TIGHT:
@@ -161,8 +144,8 @@ def _disk(services: AttentionServices, health: HealthReport | None) -> Iterator[
             )
 
 
-def _pipelines(services: AttentionServices) -> Iterator[Attention]:
-    for report in services.pipelines.all():
+def _pipelines(broker: Broker) -> Iterator[Attention]:
+    for report in broker.pipelines.all():
         link = _page("pipelines", report.name)
         if report.state == LOST:
             yield Attention(
@@ -195,9 +178,9 @@ def _brief(error: str | None) -> str:
     return said if len(said) <= _ERROR_SHOWN else f"{said[:_ERROR_SHOWN]}…"
 
 
-def _groups(services: AttentionServices, inventory: Inventory) -> Iterator[Attention]:
+def _groups(broker: Broker, inventory: Inventory) -> Iterator[Attention]:
     for group in inventory.groups:
-        lines = services.history.group(group.group_id)
+        lines = broker.history.group(group.group_id)
         if lines is not None and (trouble := _trouble(group, lines)) is not None:
             severity, title, detail = trouble
             yield Attention(severity, title, detail, _page("groups", group.group_id))
@@ -269,8 +252,8 @@ def _retries(lately: Lately) -> Iterator[Attention]:
         )
 
 
-def _transactions(services: AttentionServices, inventory: Inventory) -> Iterator[Attention]:
-    now_ms = services.transactions.now_ms()
+def _transactions(broker: Broker, inventory: Inventory) -> Iterator[Attention]:
+    now_ms = broker.transactions.now_ms()
     aged = [
         (now_ms - each.started_ms, each.transactional_id)
         for each in inventory.open_transactions
