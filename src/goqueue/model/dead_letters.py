@@ -1,7 +1,7 @@
 """What dead letters are called, wherever they are written: by the broker, or by rules of pipelines.
 
-Whoever writes one says in headers of the message itself where it came from and why it died; whoever
-sends it back takes these off again. So the broker, its tools and Spark's jobs all know a letter.
+Whoever writes one says in headers of the message itself where it came from and why it died; a
+redrive takes these off again. So the broker, its tools and Spark's jobs all know a letter.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Acknowledger:
     async def settle(
         self,
         receipts: Sequence[Receipt],
-        judgement: Acknowledgement,
+        acknowledgement: Acknowledgement,
         *,
         group_id: str | None = None,
     ) -> list[GoQueueError | None]:
@@ -85,7 +85,7 @@ class Acknowledger:
             CoordinatorUnavailableError: nothing could be stored.
         """
         started_s = self._services.clock.monotonic_s()
-        _check(judgement)
+        _check(acknowledgement)
         await self._queues.ready()
         outcomes: list[GoQueueError | None] = []
         accepted: _Accepted = defaultdict(lambda: defaultdict(list))
@@ -94,14 +94,14 @@ class Acknowledger:
             if outcomes:
                 await asyncio.sleep(0)
             rest = islice(receipts, len(outcomes), None)
-            outcomes += await self._settle_some(rest, judgement, group_id, seen, accepted)
-        self._measure(accepted, judgement, started_s)
+            outcomes += await self._settle_some(rest, acknowledgement, group_id, seen, accepted)
+        self._measure(accepted, acknowledgement, started_s)
         return outcomes
 
     async def _settle_some(
         self,
         receipts: Iterator[Receipt],
-        judgement: Acknowledgement,
+        acknowledgement: Acknowledgement,
         group_id: str | None,
         seen: set[Receipt],
         accepted: _Accepted,
@@ -132,36 +132,39 @@ class Acknowledger:
             if looks >= MOST_LOOKS:
                 break
         # All of them at once: what was looked at before a pause need not be so after it.
-        await self._store_all(mine, judgement, now_ms)
+        await self._store_all(mine, acknowledgement, now_ms)
         for name, by_queue in mine.items():
             for key, offsets in by_queue.items():
                 accepted[name][key] += offsets
         return outcomes
 
     async def _store_all(
-        self, accepted: _Accepted, judgement: Acknowledgement, now_ms: int
+        self, accepted: _Accepted, acknowledgement: Acknowledgement, now_ms: int
     ) -> None:
         """Let everything be stored that can be. Raises like `settle`, when something cannot."""
         applied: list[_Applied] = []
         refusal: GoQueueError | None = None
         for name, by_queue in accepted.items():
             try:
-                applied.append(self._apply(name, by_queue, judgement, now_ms))
+                applied.append(self._apply(name, by_queue, acknowledgement, now_ms))
             except GoQueueError as error:
                 refusal = error
-        await _all([self._store(each, judgement) for each in applied])
+        await _all([self._store(each, acknowledgement) for each in applied])
         if refusal is not None:
             raise refusal
 
     async def settle_runs(
-        self, group_id: str, named: Sequence[tuple[Run, Sequence[int]]], judgement: Acknowledgement
+        self,
+        group_id: str,
+        named: Sequence[tuple[Run, Sequence[int]]],
+        acknowledgement: Acknowledgement,
     ) -> list[tuple[Run, int, GoQueueError]]:
         """`settle` of messages by their places in runs; returns those that do not count, and why.
 
         Raises like `settle`.
         """
         started_s = self._services.clock.monotonic_s()
-        _check(judgement)
+        _check(acknowledgement)
         await self._queues.ready()
         group = self._queues.group(group_id)
         now_ms = self._queues.now_ms()
@@ -186,8 +189,8 @@ class Acknowledger:
                     seen.add(receipt)
                 else:
                     failures.append((run, place, error))
-        await self._store(self._apply(group_id, accepted, judgement, now_ms), judgement)
-        self._measure({group_id: accepted}, judgement, started_s)
+        await self._store(self._apply(group_id, accepted, acknowledgement, now_ms), acknowledgement)
+        self._measure({group_id: accepted}, acknowledgement, started_s)
         return failures
 
     def _readers(
@@ -239,28 +242,28 @@ class Acknowledger:
         self,
         group_id: str,
         by_queue: Mapping[TopicIdPartition, list[int]],
-        judgement: Acknowledgement,
+        acknowledgement: Acknowledgement,
         now_ms: int,
     ) -> _Applied:
         group = self._queues.group(group_id)
-        has_news = judgement.verdict is Verdict.ACK and _somebody_waits_for_acks(group)
+        has_news = acknowledgement.verdict is Verdict.ACK and _somebody_waits_for_acks(group)
         changes: dict[TopicIdPartition, list[Operation]] = {}
         traces = self._services.queue_traces
         traced = []
         for key, offsets in by_queue.items():
             queue, ranges = group.queues[key], ops.ranges_of(offsets)
             if traces.is_on and (place := traces.traced_place(key)) is not None:
-                traced.append(traces.judged(place, group_id, queue, ranges, judgement))
-            changes[key] = decide(judgement, ranges, queue, group.settings, now_ms)
+                traced.append(traces.acknowledged(place, group_id, queue, ranges, acknowledgement))
+            changes[key] = decide(acknowledgement, ranges, queue, group.settings, now_ms)
         end_offset = self._queues.shard_of(group).change(group, changes)
         return _Applied(group, end_offset, has_news, traced)
 
-    async def _store(self, applied: _Applied, judgement: Acknowledgement) -> None:
+    async def _store(self, applied: _Applied, acknowledgement: Acknowledgement) -> None:
         group, end_offset, has_news, traced = applied
         shard = self._queues.shard_of(group)
         await shard.state.committed(end_offset)
         self._services.queue_traces.settled(traced)
-        if judgement.verdict is not Verdict.ACK:
+        if acknowledgement.verdict is not Verdict.ACK:
             shard.changed(group)
         elif has_news:
             self._queues.waiters(group.group_id).wake()
@@ -268,7 +271,7 @@ class Acknowledger:
     def _measure(
         self,
         accepted: Mapping[str, Mapping[TopicIdPartition, list[int]]],
-        judgement: Acknowledgement,
+        acknowledgement: Acknowledgement,
         started_s: float,
     ) -> None:
         took_s = self._services.clock.monotonic_s() - started_s
@@ -277,7 +280,11 @@ class Acknowledger:
             for (topic_id, _), offsets in by_queue.items():
                 if topic_id in topics:
                     self._services.measures.settled(
-                        topics[topic_id].name, group_id, judgement.verdict, len(offsets), took_s
+                        topics[topic_id].name,
+                        group_id,
+                        acknowledgement.verdict,
+                        len(offsets),
+                        took_s,
                     )
 
 
@@ -303,12 +310,12 @@ def _somebody_waits_for_acks(group: QueueGroup) -> bool:
     )
 
 
-def _check(judgement: Acknowledgement) -> None:
-    if len(judgement.reason) > MAX_REASON_CHARS:
+def _check(acknowledgement: Acknowledgement) -> None:
+    if len(acknowledgement.reason) > MAX_REASON_CHARS:
         raise InvalidGroupRequestError(
-            f"the reason has {len(judgement.reason)} characters, at most {MAX_REASON_CHARS}"
+            f"the reason has {len(acknowledgement.reason)} characters, at most {MAX_REASON_CHARS}"
         )
-    delay_ms = judgement.delay_ms
+    delay_ms = acknowledgement.delay_ms
     if delay_ms is not None and not 0 <= delay_ms <= MAX_VISIBILITY_MS:
         raise InvalidGroupRequestError(
             f"{delay_ms} ms: expected 0 to {MAX_VISIBILITY_MS} ({MAX_VISIBILITY_MS // 3600000} h)"

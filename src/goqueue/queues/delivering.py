@@ -168,7 +168,7 @@ class Deliverer:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + max_wait_ms / 1000
         waiter = Waiter(1)  # one for the whole wait: a waiter that finds nothing keeps its turn
-        heard: set[TopicPartition] = set()
+        listened: set[TopicPartition] = set()
         try:
             while True:
                 await self._queues.ready()
@@ -180,7 +180,7 @@ class Deliverer:
                 )
                 if any(self._queues.key(each) not in group.queues for each in mine):
                     await self._queues.open_queues(group, mine)
-                heard.update(mine)
+                listened.update(mine)
                 self._listen(group, mine, waiter)
                 portions = await self._take(group, member.member_id, mine, wanted)
                 left_s = deadline_s - loop.time()
@@ -188,7 +188,7 @@ class Deliverer:
                     return portions
                 await self._wait(group, member, waiter, left_s)
         finally:
-            self._hush(member.group_id, heard, waiter)
+            self._stop_listening(member.group_id, listened, waiter)
 
     # --- Waiting ---------------------------------------------------------------------------------
 
@@ -203,7 +203,9 @@ class Deliverer:
             partition = self._services.partitions.partition(each)
             partition.waiters_for(isolation).add(waiter)
 
-    def _hush(self, group_id: str, partitions: Iterable[TopicPartition], waiter: Waiter) -> None:
+    def _stop_listening(
+        self, group_id: str, partitions: Iterable[TopicPartition], waiter: Waiter
+    ) -> None:
         self._queues.waiters(group_id).discard(waiter)
         for each in partitions:
             partition = self._services.partitions.find(each)
@@ -214,7 +216,7 @@ class Deliverer:
     async def _wait(
         self, group: QueueGroup, member: QueueMember, waiter: Waiter, left_s: float
     ) -> None:
-        """Wait for something to happen; whoever waits is alive."""
+        """Wait for something to happen; a poll counts as a heartbeat."""
         if member.owner is not None:
             await waiter.wait(min(left_s, _STEP_S))
             await self._services.queue_members.heartbeat(member)
@@ -389,7 +391,7 @@ class Deliverer:
         self._services.measures.expired(topic, len(expired))
         ranges = ops.ranges_of(expired)
         if self._services.queue_traces.is_on:
-            self._services.queue_traces.outlived(group.group_id, portion.key, ranges)
+            self._services.queue_traces.ttl_expired(group.group_id, portion.key, ranges)
         if settings.dead_letters_expired:
             portion.changes += doom(expired, Reason.TTL_EXPIRED, group.settings, now_ms)
         else:

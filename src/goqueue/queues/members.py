@@ -78,7 +78,7 @@ class QueueMembers:
             raise InvalidGroupIdError(f"{group_id!r} belongs to the broker: nobody joins it")
         for name in wanted:
             if self._topics.catalogue.topic(name).is_internal:
-                raise InternalTopicError(f"{name} belongs to the broker: no group works it off")
+                raise InternalTopicError(f"{name} belongs to the broker: no group can read it")
         group = await self._queues.join(group_id, settings)
         await self._queues.open_queues(group, self._queues.partitions_of_topics(wanted))
         if group.settings.mode is Mode.EXCLUSIVE:

@@ -61,7 +61,7 @@ class QueueShard:
         `source` finds the partition of a queue, None when it is gone; `on_lost` is told what cannot
         be known any more; `on_change` of groups in which time, rather than a request, has changed
         something; `on_timeout` of messages of a partition that were with a member for too long;
-        `on_gone` of what is taken back from a member that was not heard of.
+        `on_gone` of what is taken back from a member whose session has timed out.
         """
         self.state = StateShard(log, self, executor, _unavailable, on_active=self._start)
         self._source = source

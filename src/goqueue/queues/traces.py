@@ -1,7 +1,7 @@
 """What became of messages in queue groups, as far as they are traced, and who had them.
 
 Who has a message is known only as long as it is not settled: so what members say is noted in two
-steps, `judged` before it is made true, and `settled` once it is stored.
+steps, `acknowledged` before it is made true, and `settled` once it is stored.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class QueueTraces:
         """The place of a queue's messages; None when none of them is traced."""
         return self._tracer.known_place(self._tracer.topic_by_id(key[0]), key[1])
 
-    def judged(
+    def acknowledged(
         self,
         place: Place,
         group: str,
@@ -132,7 +132,7 @@ class QueueTraces:
             parts = self._tracer.index.within(place.id, *range_)
             self._tracer.note(event, place, parts, now_ns, group=group, **said)
 
-    def outlived(self, group: str, key: TopicIdPartition, ranges: Iterable[Range]) -> None:
+    def ttl_expired(self, group: str, key: TopicIdPartition, ranges: Iterable[Range]) -> None:
         """Messages were no longer worth delivering."""
         said = {"reason": "ttl"}
         self._happened(Event.DELAY_EXPIRED, group, key, ranges, attributes=said)

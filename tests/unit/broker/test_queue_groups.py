@@ -67,9 +67,11 @@ def offsets(deliveries: list[Delivery]) -> list[int]:
 
 
 async def settle(
-    broker: Broker, deliveries: list[Delivery], judgement: Acknowledgement = ACK
+    broker: Broker, deliveries: list[Delivery], acknowledgement: Acknowledgement = ACK
 ) -> list[Exception | None]:
-    return list(await broker.acknowledger.settle([each.receipt for each in deliveries], judgement))
+    return list(
+        await broker.acknowledger.settle([each.receipt for each in deliveries], acknowledgement)
+    )
 
 
 async def time_passes(broker: Broker, milliseconds: int) -> None:

@@ -22,7 +22,7 @@ from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.queues.members import QueueMember
 from goqueue.queues.service import QUEUE_PARTITIONS
-from goqueue.queues.share.acknowledging import OffsetsJudged, ShareAcks
+from goqueue.queues.share.acknowledging import AcknowledgedOffsets, ShareAcks
 from goqueue.queues.share.members import ShareHeartbeat, ShareMembers
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
@@ -62,9 +62,12 @@ async def take(broker: Broker, member: str, count: int) -> list[tuple[int, int]]
 
 
 async def say(
-    broker: Broker, member: str, *judged: tuple[int, int, Verdict], place: TopicPartition = PLACE
+    broker: Broker,
+    member: str,
+    *acknowledged: tuple[int, int, Verdict],
+    place: TopicPartition = PLACE,
 ) -> Exception | None:
-    said = {place: [OffsetsJudged(*each) for each in judged]}
+    said = {place: [AcknowledgedOffsets(*each) for each in acknowledged]}
     return (await ShareAcks(broker).acknowledge("g", member, said))[place]
 
 
@@ -96,7 +99,7 @@ def test_each_verdict_changes_its_own_range_and_no_other(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "judged",
+    "acknowledged",
     [
         [(0, 3, ACK)],
         [(0, 0, ACK), (4, 4, ACK)],
@@ -107,14 +110,14 @@ def test_each_verdict_changes_its_own_range_and_no_other(tmp_path: Path) -> None
     ],
 )
 def test_verdicts_on_what_the_member_does_not_have_change_nothing(
-    tmp_path: Path, judged: list[tuple[int, int, Verdict]]
+    tmp_path: Path, acknowledged: list[tuple[int, int, Verdict]]
 ) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             await group_of(broker, 6, "a", "b")
             await take(broker, "a", 3)
             await take(broker, "b", 2)
-            assert isinstance(await say(broker, "a", *judged), ForeignReceiptError)
+            assert isinstance(await say(broker, "a", *acknowledged), ForeignReceiptError)
             assert states(broker, 6) == "IIIIIA"
 
     asyncio.run(scenario())
@@ -173,8 +176,8 @@ def test_partitions_of_one_request_stand_and_fall_on_their_own(tmp_path: Path) -
             await group_of(broker, 2, "a")
             await take(broker, "a", 2)
             said = {
-                PLACE: [OffsetsJudged(0, 1, REJECT)],
-                TopicPartition("none", 0): [OffsetsJudged(0, 0, ACK)],
+                PLACE: [AcknowledgedOffsets(0, 1, REJECT)],
+                TopicPartition("none", 0): [AcknowledgedOffsets(0, 0, ACK)],
             }
             outcomes = await ShareAcks(broker).acknowledge("g", "a", said)
             assert outcomes[PLACE] is None

@@ -14,7 +14,7 @@ from goqueue.publishing.requests import PublishRequest
 from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.queues.members import QueueMember
-from goqueue.queues.share.acknowledging import OffsetsJudged, ShareAcks
+from goqueue.queues.share.acknowledging import AcknowledgedOffsets, ShareAcks
 from goqueue.queues.share.members import ShareHeartbeat, ShareMembers
 from goqueue.records import Record, encode
 from goqueue.tracing.context import TraceContext
@@ -58,7 +58,7 @@ async def spans(broker: Broker, offset: int) -> list[Span]:
 
 
 @pytest.mark.parametrize(
-    ("judgement", "event", "error"),
+    ("acknowledgement", "event", "error"),
     [
         (Acknowledgement(Verdict.ACK), "consume.acked", ""),
         (Acknowledgement(Verdict.NACK, "not now", 5000), "consume.nacked", "not now"),
@@ -69,7 +69,7 @@ async def spans(broker: Broker, offset: int) -> list[Span]:
     ],
 )
 def test_what_a_member_says_is_noted_as_its_word(
-    tmp_path: Path, judgement: Acknowledgement, event: str, error: str
+    tmp_path: Path, acknowledgement: Acknowledgement, event: str, error: str
 ) -> None:
     async def scenario(broker: Broker) -> None:
         taken = []
@@ -78,11 +78,11 @@ def test_what_a_member_says_is_noted_as_its_word(
             taken += await broker.deliverer.poll(member, limit=2, max_wait_ms=0)
         later(broker)
         receipts = [each.receipt for each in taken[1:3]]
-        assert await broker.acknowledger.settle(receipts, judgement) == [None, None]
+        assert await broker.acknowledger.settle(receipts, acknowledgement) == [None, None]
         for offset, consumer in ((1, "first"), (2, "second")):
             said = next(each for each in await spans(broker, offset) if each.event == event)
             assert (said.group, said.consumer, said.error) == ("g", consumer, error)
-            assert said.delay_ms == judgement.delay_ms
+            assert said.delay_ms == acknowledgement.delay_ms
         assert event not in [each.event for each in await spans(broker, 0)]
 
     run(tmp_path, scenario)
@@ -122,8 +122,8 @@ def test_what_a_share_consumer_says_is_noted(tmp_path: Path) -> None:
         )
         later(broker)
         verdicts = (Verdict.ACK, Verdict.RELEASE, Verdict.REJECT, Verdict.EXTEND)
-        judged = [OffsetsJudged(at, at, verdict) for at, verdict in enumerate(verdicts)]
-        said = await ShareAcks(broker).acknowledge("g", "m", {PLACE: judged})
+        acknowledged = [AcknowledgedOffsets(at, at, verdict) for at, verdict in enumerate(verdicts)]
+        said = await ShareAcks(broker).acknowledge("g", "m", {PLACE: acknowledged})
         assert said == {PLACE: None}
         expected = ("consume.acked", "consume.nacked", "consume.rejected", "visibility.extended")
         for offset, event in enumerate(expected):

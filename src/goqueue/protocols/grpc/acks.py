@@ -34,8 +34,8 @@ class AckService(AckServiceServicer):
         self, request: pb.NackRequest, context: ServicerContext[Any, Any]
     ) -> pb.NackResponse:
         """It failed for now."""
-        judgement = judgement_of(pb.VERDICT_NACK, request.reason, request)
-        await self._settle_one(request.receipt_handle, request.group, judgement)
+        acknowledgement = judgement_of(pb.VERDICT_NACK, request.reason, request)
+        await self._settle_one(request.receipt_handle, request.group, acknowledgement)
         return pb.NackResponse()
 
     async def Reject(
@@ -44,8 +44,8 @@ class AckService(AckServiceServicer):
         """It will never succeed."""
         if not request.reason:
             raise InvalidRequestError("reason: say why; whoever finds the message wants to know")
-        judgement = Acknowledgement(Verdict.REJECT, request.reason)
-        await self._settle_one(request.receipt_handle, request.group, judgement)
+        acknowledgement = Acknowledgement(Verdict.REJECT, request.reason)
+        await self._settle_one(request.receipt_handle, request.group, acknowledgement)
         return pb.RejectResponse()
 
     async def ExtendVisibility(
@@ -56,8 +56,8 @@ class AckService(AckServiceServicer):
         if not 1 <= extend_ms <= MAX_VISIBILITY_MS:
             raise InvalidRequestError(f"extend_ms: {extend_ms} is not 1 to {MAX_VISIBILITY_MS}")
         until_ms = self._broker.queues.now_ms() + extend_ms
-        judgement = Acknowledgement(Verdict.EXTEND, delay_ms=extend_ms)
-        await self._settle_one(request.receipt_handle, request.group, judgement)
+        acknowledgement = Acknowledgement(Verdict.EXTEND, delay_ms=extend_ms)
+        await self._settle_one(request.receipt_handle, request.group, acknowledgement)
         return pb.ExtendVisibilityResponse(visible_until_ms=until_ms)
 
     async def BatchAck(
@@ -65,9 +65,9 @@ class AckService(AckServiceServicer):
     ) -> pb.BatchAckResponse:
         """One verdict on many; what is wrong with one of them is told for it alone."""
         check_count(len(request.receipt_handles))
-        judgement = judgement_of(request.verdict, request.reason, request)
+        acknowledgement = judgement_of(request.verdict, request.reason, request)
         outcomes = await settle_handles(
-            self._broker, request.receipt_handles, judgement, request.group or None
+            self._broker, request.receipt_handles, acknowledgement, request.group or None
         )
         return pb.BatchAckResponse(
             outcomes=(
@@ -78,7 +78,7 @@ class AckService(AckServiceServicer):
             )
         )
 
-    async def _settle_one(self, handle: str, group: str, judgement: Acknowledgement) -> None:
-        ((_, error),) = await settle_handles(self._broker, [handle], judgement, group or None)
+    async def _settle_one(self, handle: str, group: str, acknowledgement: Acknowledgement) -> None:
+        ((_, error),) = await settle_handles(self._broker, [handle], acknowledgement, group or None)
         if error is not None:
             raise error

@@ -202,9 +202,9 @@ class QueueSubscription:
         refused = too_large(records)
         if refused:
             reason = f"the message is larger than the {MAX_MESSAGE_BYTES} bytes that gRPC carries"
-            judgement = Acknowledgement(Verdict.NACK, reason)
+            acknowledgement = Acknowledgement(Verdict.NACK, reason)
             group_id = self._member.group_id
-            await self._broker.acknowledger.settle_runs(group_id, [(run, refused)], judgement)
+            await self._broker.acknowledger.settle_runs(group_id, [(run, refused)], acknowledgement)
         return list(_parts(run, records, set(refused)))
 
     async def _send(self, response: pb.SubscribeResponse) -> None:
@@ -235,26 +235,26 @@ class QueueSubscription:
         """Take verdicts; what is wrong with one of them is told, and the stream goes on."""
         result = pb.SettleResult(correlation_id=settle.correlation_id)
         try:
-            judgement = judgement_of(settle.verdict, settle.reason, settle)
+            acknowledgement = judgement_of(settle.verdict, settle.reason, settle)
             check_count(len(settle.delivery_ids) + len(settle.receipt_handles))
             if settle.delivery_ids:
-                await self._settle_ids(settle.delivery_ids, judgement, result)
+                await self._settle_ids(settle.delivery_ids, acknowledgement, result)
             if settle.receipt_handles:
-                await self._settle_receipts(settle.receipt_handles, judgement, result)
+                await self._settle_receipts(settle.receipt_handles, acknowledgement, result)
         except GoQueueError as error:
             result.error.CopyFrom(to_error(error))
         return result
 
     async def _settle_ids(
-        self, ids: Sequence[int], judgement: Acknowledgement, result: pb.SettleResult
+        self, ids: Sequence[int], acknowledgement: Acknowledgement, result: pb.SettleResult
     ) -> None:
         found, unknown = self._deliveries.find(ids)
         numbers = {id(self._deliveries.run(number)): number for number in found}
         named = [(self._deliveries.run(number), these) for number, these in found.items()]
         failed = await self._broker.acknowledger.settle_runs(
-            self._member.group_id, named, judgement
+            self._member.group_id, named, acknowledgement
         )
-        if judgement.verdict is not Verdict.EXTEND:
+        if acknowledgement.verdict is not Verdict.EXTEND:
             self._deliveries.settled(found)
         for each in unknown:
             result.failures.add(delivery_id=each, error=to_error(unknown_delivery(each)))
@@ -263,10 +263,10 @@ class QueueSubscription:
             result.failures.add(delivery_id=delivery_id, error=to_error(error))
 
     async def _settle_receipts(
-        self, handles: Sequence[str], judgement: Acknowledgement, result: pb.SettleResult
+        self, handles: Sequence[str], acknowledgement: Acknowledgement, result: pb.SettleResult
     ) -> None:
         group_id = self._member.group_id
-        for handle, error in await settle_handles(self._broker, handles, judgement, group_id):
+        for handle, error in await settle_handles(self._broker, handles, acknowledgement, group_id):
             if error is not None:
                 result.failures.add(receipt_handle=handle, error=to_error(error))
 
@@ -290,7 +290,7 @@ def check_count(count: int) -> None:
 
 
 async def settle_handles(
-    broker: Broker, handles: Sequence[str], judgement: Acknowledgement, group_id: str | None
+    broker: Broker, handles: Sequence[str], acknowledgement: Acknowledgement, group_id: str | None
 ) -> list[tuple[str, GoQueueError | None]]:
     """Settle by receipts as they were written; for each, why it does not count, or None.
 
@@ -305,7 +305,7 @@ async def settle_handles(
         except ReceiptError as error:
             outcomes[at] = error
     receipts = list(parsed.values())
-    settled = await broker.acknowledger.settle(receipts, judgement, group_id=group_id)
+    settled = await broker.acknowledger.settle(receipts, acknowledgement, group_id=group_id)
     for at, outcome in zip(parsed, settled, strict=True):
         outcomes[at] = outcome
     return list(zip(handles, outcomes, strict=True))

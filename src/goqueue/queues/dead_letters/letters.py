@@ -66,7 +66,7 @@ class Letter(NamedTuple):
 
     @property
     def headers(self) -> Headers:
-        """The headers that the message had when it was alive."""
+        """The headers that the message had before it was dead-lettered."""
         return tuple(each for each in self.record.headers if not each[0].startswith(HEADER_PREFIX))
 
     def number(self, name: str) -> int | None:

@@ -30,7 +30,7 @@ _MAX_MEMBERS: Final = 10_000
 
 @dataclass(slots=True)
 class SharedMember:
-    """One member: what it reads, and until when it is taken to be alive."""
+    """One member: what it reads, and when its session times out."""
 
     member_id: str
     topics: frozenset[str]
@@ -46,7 +46,7 @@ class SharedMember:
     told: frozenset[TopicIdPartition] = frozenset()
     """What it was last told to read."""
     polls: int = 0
-    """How many are under way: a member that waits for messages is alive."""
+    """How many are under way: the session of a member that waits for messages does not time out."""
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class Members:
         """A member.
 
         Raises:
-            UnknownMemberError: it never joined, left, or was not heard of for too long.
+            UnknownMemberError: it never joined, left, or its session has timed out.
         """
         member = self._members.get(member_id)
         if member is None:
@@ -162,7 +162,7 @@ class Members:
         self.epoch += 1
 
     def expired(self, now_ms: int) -> list[str]:
-        """Those of whom nothing was heard for too long; whoever asks lets them go."""
+        """Those whose session has timed out; whoever asks removes them."""
         return [
             member.member_id
             for member in self._members.values()
@@ -170,5 +170,5 @@ class Members:
         ]
 
     def next_deadline_ms(self) -> int | None:
-        """When the next session ends if nothing is heard."""
+        """When the next session times out without a heartbeat."""
         return min((each.deadline_ms for each in self if not each.polls), default=None)

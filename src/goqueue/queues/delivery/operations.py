@@ -52,7 +52,7 @@ class Untaken(msgspec.Struct, tag="u", array_like=True, frozen=True):
 
 
 class Settled(msgspec.Struct, tag="s", array_like=True, frozen=True):
-    """The group is done with these: acknowledged, dead and put away, or not there any more."""
+    """The group is done with these: acknowledged, dead-lettered, or not there any more."""
 
     ranges: list[Range]
 

@@ -47,7 +47,7 @@ class PartitionQueue:
         """Something became of a message, or somebody has chosen the offset: until then Kafka's
         tools are shown no start offset."""
         self.dooms: dict[int, Doom] = {}
-        """Messages that are dead and not yet put away."""
+        """Messages that are dead and not yet moved to the dead-letter queue."""
         self.moving: list[ops.Moving] = []
         """Dead messages of which it must be found out, after a crash, whether they were moved."""
         self.expired = ExpiredReceipts()
@@ -287,12 +287,12 @@ class PartitionQueue:
             self._forget_waits(first, end)
             for state in (MessageState.AVAILABLE, MessageState.WAITING):
                 for part in window.in_state(first, end, state):
-                    self._mourn(*part, doomed, None)
+                    self._record_cause(*part, doomed, None)
             for from_, to, number in window.flights(first, end):
-                self._mourn(from_, to, doomed, window.leases[number])
+                self._record_cause(from_, to, doomed, window.leases[number])
             window.put(first, end, MessageState.DOOMED)
 
-    def _mourn(self, first: int, end: int, doomed: ops.Doomed, lease: Lease | None) -> None:
+    def _record_cause(self, first: int, end: int, doomed: ops.Doomed, lease: Lease | None) -> None:
         """Note why and how messages die, while it is known who had them."""
         last_ms = lease.at_ms if lease is not None else 0
         member = lease.member if lease is not None else ""

@@ -34,7 +34,7 @@ class ShareAckServices(Protocol):
     measures: Measures
 
 
-class OffsetsJudged(NamedTuple):
+class AcknowledgedOffsets(NamedTuple):
     """Messages that a member says something of by their offsets: first and last."""
 
     first: int
@@ -50,7 +50,10 @@ class ShareAcks:
         self._queues = services.queues
 
     async def acknowledge(
-        self, group_id: str, member_id: str, said: Mapping[TopicPartition, Sequence[OffsetsJudged]]
+        self,
+        group_id: str,
+        member_id: str,
+        said: Mapping[TopicPartition, Sequence[AcknowledgedOffsets]],
     ) -> dict[TopicPartition, GoQueueError | None]:
         """Take verdicts on what one member has; of each partition all count, or none.
 
@@ -68,16 +71,16 @@ class ShareAcks:
         outcomes: dict[TopicPartition, GoQueueError | None] = {}
         changes: dict[TopicIdPartition, list[Operation]] = {}
         traced: list[TracedVerdict] = []
-        for partition, judged in said.items():
+        for partition, acknowledged in said.items():
             try:
                 key = self._queues.key(partition)
-                queue = _checked(group, key, member_id, judged, now_ms)
+                queue = _checked(group, key, member_id, acknowledged, now_ms)
             except GoQueueError as error:
                 outcomes[partition] = error
                 continue
             outcomes[partition] = None
-            traced += self._traced(group, key, queue, judged)
-            changes[key] = _decided(group, queue, judged, now_ms)
+            traced += self._traced(group, key, queue, acknowledged)
+            changes[key] = _decided(group, queue, acknowledged, now_ms)
         await self._store(group, changes, traced)
         took_s = self._services.clock.monotonic_s() - started_s
         for partition, refusal in outcomes.items():
@@ -90,7 +93,7 @@ class ShareAcks:
         group: QueueGroup,
         key: TopicIdPartition,
         queue: PartitionQueue,
-        judged: Sequence[OffsetsJudged],
+        acknowledged: Sequence[AcknowledgedOffsets],
     ) -> list[TracedVerdict]:
         """What of the messages is traced, as long as the member has them."""
         traces = self._services.queue_traces
@@ -98,10 +101,10 @@ class ShareAcks:
         if place is None:
             return []
         return [
-            traces.judged(
+            traces.acknowledged(
                 place, group.group_id, queue, [(first, last + 1)], Acknowledgement(verdict)
             )
-            for first, last, verdict in judged
+            for first, last, verdict in acknowledged
         ]
 
     async def _store(
@@ -122,10 +125,10 @@ class ShareAcks:
             self._queues.waiters(group.group_id).wake()
 
     def _measure(
-        self, topic: str, group_id: str, judged: Sequence[OffsetsJudged], took_s: float
+        self, topic: str, group_id: str, acknowledged: Sequence[AcknowledgedOffsets], took_s: float
     ) -> None:
         counts: dict[Verdict, int] = {}
-        for first, last, verdict in judged:
+        for first, last, verdict in acknowledged:
             counts[verdict] = counts.get(verdict, 0) + last - first + 1
         for verdict, count in counts.items():
             self._services.measures.settled(topic, group_id, verdict, count, took_s)
@@ -135,7 +138,7 @@ def _checked(
     group: QueueGroup,
     key: TopicIdPartition,
     member_id: str,
-    judged: Sequence[OffsetsJudged],
+    acknowledged: Sequence[AcknowledgedOffsets],
     now_ms: int,
 ) -> PartitionQueue:
     """The queue, if the member has all of these messages.
@@ -145,7 +148,7 @@ def _checked(
     """
     queue = group.queues.get(key)
     held = group.unacked.get(member_id, 0)
-    for first, last, verdict in judged:
+    for first, last, verdict in acknowledged:
         # No more than it has in all, before anybody looks at each page of a range that claims so.
         if verdict is Verdict.EXTEND and not group.settings.can_renew:
             raise ForeignReceiptError(
@@ -172,11 +175,14 @@ def _has(queue: PartitionQueue, first: int, last: int, member_id: str, now_ms: i
 
 
 def _decided(
-    group: QueueGroup, queue: PartitionQueue, judged: Sequence[OffsetsJudged], now_ms: int
+    group: QueueGroup,
+    queue: PartitionQueue,
+    acknowledged: Sequence[AcknowledgedOffsets],
+    now_ms: int,
 ) -> list[Operation]:
     """What verdicts on messages, none of which is named twice, make of them."""
     by_verdict: dict[Verdict, list[Range]] = {}
-    for first, last, verdict in judged:
+    for first, last, verdict in acknowledged:
         by_verdict.setdefault(verdict, []).append((first, last + 1))
     return [
         operation

@@ -177,7 +177,7 @@ class ShareMembers:
         return ShareHeartbeatResult(said.member_id, LEAVING_EPOCH)
 
     async def release(self, group_id: str, member_id: str) -> None:
-        """Hand what a member has to others at once: nothing more is to be heard of it."""
+        """Hand what a member has to others at once: it says nothing more."""
         group = self._queues.find(group_id)
         if group is not None:
             await self._queues.release_member(group, member_id)

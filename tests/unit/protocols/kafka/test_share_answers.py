@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.protocols.kafka.share.acknowledgements import judged_of
+from goqueue.protocols.kafka.share.acknowledgements import acknowledged_offsets
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.frames import encode_body
 from goqueue.wire.kafka.share_fetch import SharedPartition, encode_response
@@ -102,7 +102,7 @@ def test_a_type_for_each_offset_says_the_same_as_runs_of_them(kinds: list[list[i
         first += len(types) + 1
     found = {
         offset: each.verdict
-        for each in judged_of(said, can_renew=False)
+        for each in acknowledged_offsets(said, can_renew=False)
         for offset in range(each.first, each.last + 1)
     }
     names = {0: "ack", 1: "ack", 2: "release", 3: "reject"}

@@ -33,13 +33,13 @@ class Acknowledging(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     group: Annotated[GroupName | None, doc("Receipts of other groups are refused.")] = None
 
-    def judgement(self) -> Acknowledgement:
+    def acknowledgement(self) -> Acknowledgement:
         """The acknowledgement. Raises `FieldError` when it makes no sense."""
         raise NotImplementedError
 
 
 class _Ack(Acknowledging, kw_only=True):
-    def judgement(self) -> Acknowledgement:
+    def acknowledgement(self) -> Acknowledgement:
         return Acknowledgement(Verdict.ACK)
 
 
@@ -50,7 +50,7 @@ class _Nack(Acknowledging, kw_only=True):
         doc("Before the next delivery, in place of the group's back-off.", "5s"),
     ] = None
 
-    def judgement(self) -> Acknowledgement:
+    def acknowledgement(self) -> Acknowledgement:
         delay_ms = None if self.delay is None else _milliseconds(self.delay, "delay")
         return Acknowledgement(Verdict.NACK, self.reason, delay_ms)
 
@@ -58,7 +58,7 @@ class _Nack(Acknowledging, kw_only=True):
 class _Reject(Acknowledging, kw_only=True):
     reason: Annotated[Reason, msgspec.Meta(min_length=1)]
 
-    def judgement(self) -> Acknowledgement:
+    def acknowledgement(self) -> Acknowledgement:
         return Acknowledgement(Verdict.REJECT, self.reason)
 
 
@@ -69,7 +69,7 @@ class _Extend(Acknowledging, kw_only=True):
     ] = None
     extension: Annotated[Duration | None, doc("The same as a duration.", "60s")] = None
 
-    def judgement(self) -> Acknowledgement:
+    def acknowledgement(self) -> Acknowledgement:
         if (self.extension is None) is (self.extension_seconds is None):
             raise FieldError(
                 "say how long: extension_seconds, or extension",

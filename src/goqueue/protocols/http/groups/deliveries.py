@@ -163,35 +163,37 @@ class DeliveryRoutes(BrokerRoutes):
         return await self._many(body, body.receipt_handles)
 
     async def _one(self, body: Acknowledging, handle: str) -> Settled:
-        judgement = body.judgement()
+        acknowledgement = body.acknowledgement()
         receipt = Receipt.parse(handle)
-        (error,) = await self._broker.acknowledger.settle([receipt], judgement, group_id=body.group)
+        (error,) = await self._broker.acknowledger.settle(
+            [receipt], acknowledgement, group_id=body.group
+        )
         if error is not None:
             raise error
-        return Settled(handle, judgement.verdict, self._visible_until(judgement))
+        return Settled(handle, acknowledgement.verdict, self._visible_until(acknowledgement))
 
     async def _many(self, body: Acknowledging, handles: list[str]) -> BatchSettled:
-        judgement = body.judgement()
+        acknowledgement = body.acknowledgement()
         outcomes = [_parsed(handle) for handle in handles]
         receipts = [each for each in outcomes if isinstance(each, Receipt)]
         errors = iter(
-            await self._broker.acknowledger.settle(receipts, judgement, group_id=body.group)
+            await self._broker.acknowledger.settle(receipts, acknowledgement, group_id=body.group)
         )
         results = [
             _result(handle, next(errors) if isinstance(each, Receipt) else each)
             for handle, each in zip(handles, outcomes, strict=True)
         ]
         return BatchSettled(
-            judgement.verdict,
+            acknowledgement.verdict,
             sum(each.status == _OK for each in results),
             results,
-            self._visible_until(judgement),
+            self._visible_until(acknowledgement),
         )
 
-    def _visible_until(self, judgement: Acknowledgement) -> int | None:
-        if judgement.verdict is not Verdict.EXTEND or judgement.delay_ms is None:
+    def _visible_until(self, acknowledgement: Acknowledgement) -> int | None:
+        if acknowledgement.verdict is not Verdict.EXTEND or acknowledgement.delay_ms is None:
             return None
-        return self._broker.clock.now_ms() + judgement.delay_ms
+        return self._broker.clock.now_ms() + acknowledgement.delay_ms
 
 
 def _parsed(handle: str) -> Receipt | ReceiptError:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import InvalidGroupRequestError
 from goqueue.queues.delivery.decisions import Verdict
-from goqueue.queues.share.acknowledging import OffsetsJudged
+from goqueue.queues.share.acknowledging import AcknowledgedOffsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,13 +24,15 @@ _VERDICTS: Final = {
 }
 
 
-def judged_of(batches: Sequence[Struct], *, can_renew: bool) -> list[OffsetsJudged]:
+def acknowledged_offsets(
+    batches: Sequence[Struct], *, can_renew: bool
+) -> list[AcknowledgedOffsets]:
     """The verdicts on one partition: ranges in order, with one verdict each, or one an offset.
 
     Raises:
         InvalidGroupRequestError: they contradict themselves.
     """
-    found: list[OffsetsJudged] = []
+    found: list[AcknowledgedOffsets] = []
     end = 0
     for batch in batches:
         first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
@@ -50,11 +52,11 @@ def judged_of(batches: Sequence[Struct], *, can_renew: bool) -> list[OffsetsJudg
     return found
 
 
-def _runs(first: int, last: int, types: Sequence[int]) -> Iterator[OffsetsJudged]:
+def _runs(first: int, last: int, types: Sequence[int]) -> Iterator[AcknowledgedOffsets]:
     if len(types) == 1:
-        yield OffsetsJudged(first, last, _VERDICTS[types[0]])
+        yield AcknowledgedOffsets(first, last, _VERDICTS[types[0]])
         return
     for kind, same in groupby(types):
         end = first + sum(1 for _ in same)
-        yield OffsetsJudged(first, end - 1, _VERDICTS[kind])
+        yield AcknowledgedOffsets(first, end - 1, _VERDICTS[kind])
         first = end

@@ -21,7 +21,7 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.limits import MAX_FETCH_BYTES
 from goqueue.protocols.kafka.registry import api
-from goqueue.protocols.kafka.share.acknowledgements import judged_of
+from goqueue.protocols.kafka.share.acknowledgements import acknowledged_offsets
 from goqueue.protocols.kafka.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from goqueue.queues.delivery.settings import Mode
 from goqueue.queues.members import QueueMember
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
     from goqueue.protocols.kafka.share.sessions import ShareSessions
     from goqueue.queues.acquired_batch import Portion
-    from goqueue.queues.share.acknowledging import OffsetsJudged
+    from goqueue.queues.share.acknowledging import AcknowledgedOffsets
 
 BATCH_OPTIMIZED, RECORD_LIMIT = range(2)
 """What `max_records` means (KIP-1206): rounded up to whole batches, or never exceeded."""
@@ -213,16 +213,16 @@ class ShareFetchApi:
         """Make verdicts true; for each partition, None or why they do not count."""
         outcomes: _Outcomes = {}
         places: dict[TopicPartition, TopicIdPartition] = {}
-        judged: dict[TopicPartition, list[OffsetsJudged]] = {}
+        acknowledged: dict[TopicPartition, list[AcknowledgedOffsets]] = {}
         for place, batches_said in said.items():
             try:
                 partition = self._partition(place)
-                judged[partition] = judged_of(batches_said, can_renew=can_renew)
+                acknowledged[partition] = acknowledged_offsets(batches_said, can_renew=can_renew)
                 places[partition] = place
             except GoQueueError as error:
                 outcomes[place] = error
-        if judged:
-            done = await self._acks.acknowledge(*key, judged)
+        if acknowledged:
+            done = await self._acks.acknowledge(*key, acknowledged)
             outcomes.update({places[partition]: error for partition, error in done.items()})
         return outcomes
 

@@ -51,9 +51,8 @@ def dlq_triage(
 ) -> JobReport:
     """Group dead letters by what killed them.
 
-    Errors that differ only in numbers, ids, times and quoted texts are one cause. Letters that have
-    gone back already are left out, as far as that is known: see
-    `redriven_index`.
+    Errors that differ only in numbers, ids, times and quoted texts are one cause. Letters that were
+    redriven are left out, as far as that is known: see `redriven_index`.
 
     Args:
         spark: The session.
@@ -63,14 +62,14 @@ def dlq_triage(
         until_ms: Died before then.
         top: How many causes are shown, the largest first.
         keys: How many of the most frequent keys are shown of each.
-        include_gone: Count those too that have gone back.
-        http: The broker's HTTP side, which knows what it has sent back itself.
+        include_gone: Count those too that were redriven.
+        http: The broker's HTTP side, which knows what was redriven.
         options: Options of the connection, such as `kafka.sasl.username`.
         progress: Is told how far it is.
 
     Returns:
         Tables `causes` and `hours`; each cause has its number of letters, first and last death, one
-        letter to look at, its most frequent keys and the command that sends them back.
+        letter to look at, its most frequent keys and the command that redrives them.
 
     Raises:
         SparkSourceError: there is no such topic, or the broker is away or refuses.
@@ -217,7 +216,7 @@ def _cause_row(
 
 
 def redrive_command(group: dict[str, Any], since_ms: int | None, until_ms: int | None) -> str:
-    """The command that sends the letters of one cause back, as it can be pasted into a shell."""
+    """The command that redrives the letters of one cause, as it can be pasted into a shell."""
     words = ["goqueue", "pipeline", "job", "dlq-redrive", group["letters_in"]]
     for option, name in (("--reason", "reason"), ("--from", "source_topic"), ("--group", "group")):
         words += [option, "" if group[name] == _UNKNOWN else group[name]]
