@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.model.errors import DiskFullError
 from goqueue.model.ids import NO_TIMESTAMP
@@ -25,6 +25,16 @@ class IndexPaths(NamedTuple):
     times: Path
 
 
+class Newest(NamedTuple):
+    """The highest timestamp of a segment, and the base offset of the first batch that has it."""
+
+    timestamp_ms: int
+    offset: int
+
+
+NOTHING: Final = Newest(NO_TIMESTAMP, 0)
+
+
 class SegmentIndexes:
     """Offsets to positions, and timestamps to offsets, one entry each time enough was written.
 
@@ -38,8 +48,7 @@ class SegmentIndexes:
         self.times = times
         self._interval_bytes = interval_bytes
         self._indexed_position = offsets.last.value if offsets.last else -interval_bytes
-        self._max_timestamp = times.last.key if times.last else int(NO_TIMESTAMP)
-        self._max_timestamp_offset = times.last.value if times.last else 0
+        self.newest = Newest(*times.last) if times.last else NOTHING
 
     @classmethod
     def fresh(cls, disk: Disk, paths: IndexPaths, interval_bytes: int) -> SegmentIndexes:
@@ -74,29 +83,18 @@ class SegmentIndexes:
                 indexes.note(item.position, item.info)
         return indexes
 
-    @property
-    def max_timestamp(self) -> int:
-        """The highest timestamp of any record, or -1 when there is none."""
-        return self._max_timestamp
-
-    @property
-    def max_timestamp_offset(self) -> int:
-        """The base offset of the batch with the highest timestamp."""
-        return self._max_timestamp_offset
-
     def note(self, position: int, info: BatchInfo) -> None:
         """Remember a batch that lies at `position`, where an entry is due."""
-        if info.max_timestamp > self._max_timestamp:
-            self._max_timestamp = info.max_timestamp
-            self._max_timestamp_offset = info.base_offset
+        if info.max_timestamp > self.newest.timestamp_ms:
+            self.newest = Newest(info.max_timestamp, info.base_offset)
         if position - self._indexed_position >= self._interval_bytes:
             self.offsets.append(info.base_offset, position)
             self._note_time()
             self._indexed_position = position
 
     def _note_time(self) -> None:
-        if self._max_timestamp != NO_TIMESTAMP:
-            self.times.append(self._max_timestamp, self._max_timestamp_offset)
+        if self.newest.timestamp_ms != NO_TIMESTAMP:
+            self.times.append(*self.newest)
 
     def save(self, size_bytes: int) -> tuple[DiskFile, DiskFile]:
         """Write both out, as those of a segment of that size; the caller syncs the files."""

@@ -9,7 +9,7 @@ from goqueue.model.errors import BatchError, DamagedRangeError
 from goqueue.model.ids import NO_TIMESTAMP
 from goqueue.records import Record, decode_rows
 from goqueue.storage.region import Region
-from goqueue.storage.scan import READ_NEAR_BYTES, Context, Damage, Found
+from goqueue.storage.scan import READ_NEAR_BYTES, Context, Damage, Found, Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,30 +35,33 @@ def find_region(
     for segment in segments.since(offset):
         if context.gaps_below <= offset < segment.base_offset:
             raise DamagedRangeError(offset, segment.base_offset, "the segment is missing")
-        found = segment.locate(offset, context)
-        if isinstance(found, Found):
-            return _region(segment, found, end, max_bytes, context)
-        if isinstance(found, Damage):
-            raise DamagedRangeError(offset, found.resume_at or segment.end_offset, found.reason)
+        first = segment.recent(offset)
+        if first is None:
+            found = segment.locate(offset, context)
+            if isinstance(found, Damage):
+                raise DamagedRangeError(offset, found.resume_at or segment.end_offset, found.reason)
+            first = None if found is None else found.place
+        if first is not None:
+            return _region(segment, first, end, max_bytes, context)
         if context.gaps_below <= offset < segment.end_offset:
             raise DamagedRangeError(offset, segment.end_offset, "the segment ends too early")
     return None
 
 
 def _region(
-    segment: Segment, first: Found, end: int, max_bytes: int, context: Context
+    segment: Segment, first: Place, end: int, max_bytes: int, context: Context
 ) -> Region | None:
     readable = segment.size_bytes
     if end < segment.end_offset:
-        stop = segment.locate(end, context)
+        stop = segment.recent(end) or segment.locate(end, context)
         readable = stop.position if stop is not None else readable
     if readable <= first.position:
         return None
     return Region(
         file=segment.file,
         position=first.position,
-        length=min(max(max_bytes, first.info.size_bytes), readable - first.position),
-        first_offset=first.info.base_offset,
+        length=min(max(max_bytes, first.size_bytes), readable - first.position),
+        first_offset=first.base_offset,
         file_end=segment.size_bytes,
         context=replace(context, end_offset=segment.end_offset),
     )
@@ -101,8 +104,8 @@ def find_time(
 def find_latest_time(segments: Segments, log_start: int, context: Context) -> TimestampHit | None:
     """The first record with the highest timestamp of all."""
     best = None
-    for segment in sorted(segments, key=lambda segment: segment.max_timestamp, reverse=True):
-        if best is not None and segment.max_timestamp < best.timestamp_ms:
+    for segment in sorted(segments, key=lambda segment: segment.newest.timestamp_ms, reverse=True):
+        if best is not None and segment.newest.timestamp_ms < best.timestamp_ms:
             break
         hit = _latest_in(segment, log_start, context)
         if hit is not None and (best is None or _later(hit, best)):

@@ -29,7 +29,7 @@ from goqueue.storage.naming import (
     swap_ranges,
 )
 from goqueue.storage.scan import ANY_OFFSET, MAGIC_AT, Context, Damage, Found, scan
-from goqueue.storage.segment import Newest, Segment
+from goqueue.storage.segment import Segment
 from goqueue.storage.segments import Segments
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from goqueue.runtime.disk import Disk
     from goqueue.storage.checkpoints.summary import LogSummary
     from goqueue.storage.config import LogConfig
+    from goqueue.storage.indexes import Newest
     from goqueue.storage.shared_files import SharedFiles
 
 

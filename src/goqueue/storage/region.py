@@ -65,6 +65,8 @@ class Region:
                 info = peek(data, end)
                 validate(data, end, info)
                 objection = self.context.objection(info, next_offset)
+                if not end and info.base_offset != next_offset:
+                    objection = f"offset {info.base_offset} where {next_offset} was found"
                 if objection is not None:
                     raise MalformedBatchError(objection)
                 if info.base_offset > next_offset and not _confirmed(data, end, info):

@@ -51,7 +51,7 @@ def newest_ms(segment: Segment, now_ms: int) -> int:
     """
     if not segment.size_bytes:
         return -1  # nothing is in it that could be kept
-    newest = segment.max_timestamp
+    newest = segment.newest.timestamp_ms
     return newest if 0 <= newest <= now_ms else segment.modified_ms(now_ms)
 
 

@@ -32,11 +32,26 @@ MAGIC_AT: Final = 16
 _MAGIC_BYTE: Final = b"\x02"
 
 
+class Place(NamedTuple):
+    """Where a batch is."""
+
+    position: int
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+
+
 class Found(NamedTuple):
     """An intact batch."""
 
     position: int
     info: BatchInfo
+
+    @property
+    def place(self) -> Place:
+        """Where it is, without what else its header says."""
+        info = self.info
+        return Place(self.position, info.base_offset, info.next_offset, info.size_bytes)
 
 
 class Damage(NamedTuple):

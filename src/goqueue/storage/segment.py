@@ -13,23 +13,15 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from goqueue.model.errors import BatchError, DiskFullError
 from goqueue.model.ids import NO_TIMESTAMP
 from goqueue.records.batch import HEADER, HEADER_BYTES, MAGIC, peek_header
-from goqueue.storage.indexes import IndexPaths, SegmentIndexes
+from goqueue.storage.indexes import NOTHING, IndexPaths, Newest, SegmentIndexes
 from goqueue.storage.naming import LOG, OFFSET_INDEX, TIME_INDEX, segment_path
-from goqueue.storage.scan import (
-    ANY_OFFSET,
-    READ_BYTES,
-    READ_NEAR_BYTES,
-    Context,
-    Damage,
-    Found,
-    scan,
-)
+from goqueue.storage.scan import ANY_OFFSET, READ_BYTES, READ_NEAR_BYTES, Context, Found, scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,20 +31,16 @@ if TYPE_CHECKING:
     from goqueue.runtime.disk import Bytes, DiskFile
     from goqueue.storage.config import LogConfig
     from goqueue.storage.index import Entry
+    from goqueue.storage.scan import Damage, Place
     from goqueue.storage.shared_files import SharedFiles
 
 UNINDEXED_ENTRIES: Final = 16
 """An active segment gets its indexes once they would have more entries than this."""
 
 
-class Newest(NamedTuple):
-    """The highest timestamp of a segment, and the base offset of the first batch that has it."""
-
-    timestamp_ms: int
-    offset: int
-
-
-NOTHING: Final = Newest(NO_TIMESTAMP, 0)
+RECENT_BATCHES: Final = 8
+"""The last so many batches of an active segment are found without a search: whoever reads as fast
+as is written wants one of these. Whatever is older is searched for by the index."""
 
 
 class Segment:
@@ -65,6 +53,7 @@ class Segment:
         "_interval_bytes",
         "_loading",
         "_newest",
+        "_recent",
         "_shared",
         "_stored_bytes",
         "base_offset",
@@ -118,6 +107,8 @@ class Segment:
         """Two readers that both rebuilt an index would remove each other's files."""
         self._newest = NOTHING
         """Of the batches so far, as long as there is no index."""
+        self._recent: tuple[Place, ...] = ()
+        """The last batches that were appended, oldest first."""
         self._stored_bytes = -1
         """How long the segment was when its indexes were stored, if that was before the start."""
 
@@ -166,14 +157,7 @@ class Segment:
     def newest(self) -> Newest:
         """The highest timestamp of any record, -1 when there is none, and where it is."""
         indexes = self.indexes
-        if indexes is None:
-            return self._newest
-        return Newest(indexes.max_timestamp, indexes.max_timestamp_offset)
-
-    @property
-    def max_timestamp(self) -> int:
-        """The highest timestamp of any record, or -1 when there is none."""
-        return self.newest.timestamp_ms
+        return self._newest if indexes is None else indexes.newest
 
     def hold(self) -> None:
         """Open what there is: whoever has this segment can read it when its names are gone."""
@@ -247,6 +231,7 @@ class Segment:
             self.end_offset = info.next_offset
             self.size_bytes = position + info.size_bytes
             self._note(position, info)
+            self._recent = (*self._recent[1 - RECENT_BATCHES :], Found(position, info).place)
 
     def note(self, position: int, info: BatchInfo) -> None:
         """Remember a batch that lies at `position`."""
@@ -265,12 +250,14 @@ class Segment:
 
     def cut(self, size_bytes: int) -> None:
         """Drop everything from this position on, also what was never published."""
+        self._recent = ()
         self.file.truncate(size_bytes)
         self.size_bytes = size_bytes
         self.synced_bytes = min(self.synced_bytes, size_bytes)
 
     def seal(self, end_offset: int) -> None:
         """No more batches will come; the next segment starts at `end_offset`."""
+        self._recent = ()
         self._built_now().seal(self.size_bytes)
         self.end_offset = end_offset
         self.sealed = True
@@ -294,6 +281,13 @@ class Segment:
             self._indexes.save(self.size_bytes)
 
     # --- Searching -------------------------------------------------------------------------------
+
+    def recent(self, offset: int) -> Place | None:
+        """The batch that holds `offset`, if it is one of the last that were appended."""
+        recent = self._recent
+        if not recent or offset < recent[0].base_offset:
+            return None
+        return next((each for each in recent if offset < each.next_offset), None)
 
     def locate(self, offset: int, context: Context) -> Found | Damage | None:
         """The batch that holds `offset`, or the first one after it; None past the last.

@@ -52,7 +52,7 @@ class Segments:
     @cached_property
     def _time_ceilings(self) -> list[int]:
         """For each sealed segment, the highest timestamp in the log up to its end."""
-        return list(accumulate((segment.max_timestamp for segment in self.sealed), max))
+        return list(accumulate((segment.newest.timestamp_ms for segment in self.sealed), max))
 
     def with_active(self, segment: Segment) -> Segments:
         """The same with a new segment at the end."""

@@ -212,7 +212,8 @@ class LogMachine(RuleBasedStateMachine):
         if retention_ms is not None:
             first = next(iter(self.log.segments.sealed), None)
             limit = self.clock.now_ms() - retention_ms
-            assert first is None or first.max_timestamp >= limit or first.max_timestamp < 0
+            newest_ms = limit if first is None else first.newest.timestamp_ms
+            assert newest_ms >= limit or newest_ms < 0
 
     @rule(share=st.floats(0, 1))
     def truncate_to(self, share: float) -> None:

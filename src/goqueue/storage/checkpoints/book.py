@@ -24,7 +24,7 @@ from goqueue.runtime.disk import replace_file
 from goqueue.storage.checkpoints.checkpoint import Checkpoint
 from goqueue.storage.checkpoints.summary import LogSummary
 from goqueue.storage.epochs import EpochStart
-from goqueue.storage.segment import Newest
+from goqueue.storage.indexes import Newest
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.ids import NO_TIMESTAMP
-from goqueue.storage.segment import NOTHING, Newest
+from goqueue.storage.indexes import NOTHING, Newest
 
 if TYPE_CHECKING:
     from goqueue.storage.checkpoints.checkpoint import Checkpoint
