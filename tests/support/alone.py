@@ -31,10 +31,12 @@ def alone(measure: Callable[[], None]) -> None:
     path = inspect.getsourcefile(measure)
     assert path is not None
     folders = (_ROOT, _ROOT / "tests", Path(path).parent)
+    # What measures coverage would count as memory, too.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
     search = os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT, path, measure.__name__],
-        env={**os.environ, "PYTHONPATH": search},
+        env={**environment, "PYTHONPATH": search},
         capture_output=True,
         text=True,
         check=False,
