@@ -31,8 +31,13 @@ def checkout(name: str) -> Path:
     if not list(folder.glob("src/goqueue/records/_native*.so")):
         build = [sys.executable, "setup.py", "build_ext", "--inplace"]
         subprocess.run(build, cwd=folder, check=True, capture_output=True)
-        compiled = [sys.executable, "-m", "compileall", "-q", "src/goqueue"]
-        subprocess.run(compiled, cwd=folder, check=True)
+    return with_bytecode(folder)
+
+
+def with_bytecode(folder: Path) -> Path:
+    """A source tree whose modules need not be compiled when a server starts."""
+    compiled = [sys.executable, "-m", "compileall", "-q", "src/goqueue"]
+    subprocess.run(compiled, cwd=folder, check=True)
     return folder
 
 

@@ -8,11 +8,12 @@ other. Each ratio is the median of the ratios of the pairs; a change that costs 
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks._brokers import PARTITIONS, grpc_address, start_goqueue
-from benchmarks._checkouts import AGAINST, checkout, commit_of
+from benchmarks._checkouts import AGAINST, checkout, commit_of, with_bytecode
 from benchmarks._client import ClientProcess
 from benchmarks._logs import KB, batch_of
 from benchmarks._pairs import in_turn, send
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
     from benchmarks._brokers import BrokerProcess
     from benchmarks._pairs import Pair
 
-PAIRS: Final = 10
+PAIRS: Final = int(os.environ.get("GOQUEUE_BENCH_PAIRS", "10"))
+"""Fewer only to see that it works."""
 PRODUCED: Final = 300_000
-CONSUMED: Final = 1_000_000
+CONSUMED: Final = min(1_000_000, PRODUCED * (PAIRS + 1))
 TRANSACTED: Final = 20_000
 DELAYED: Final = 50_000
 SENDERS: Final = 16
@@ -158,7 +160,7 @@ def delay(run: Run) -> None:
 @benchmark("start", "From spawning a server on an empty folder until it listens")
 def start(run: Run) -> None:
     names = (commit_of(AGAINST), NOW)
-    sources = {names[0]: checkout(AGAINST), NOW: ROOT}
+    sources = {names[0]: checkout(AGAINST), NOW: with_bytecode(ROOT)}
     turns = Turns(plain=names[0])
     for turn in run.progress(PAIRS + 1, "start"):
         for name in names if turn % 2 == 0 else reversed(names):
