@@ -82,7 +82,7 @@ def _log_lag(services: LagServices, group_id: str) -> Iterator[PartitionLag]:
     )
     for topic, number in places:
         try:
-            partition = services.partitions.partition(TopicPartition(topic, number))
+            partition = services.partitions.local(TopicPartition(topic, number))
         except TopicError:
             continue
         yield PartitionLag(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from goqueue.partitions.partitions import Partitions
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
-    from goqueue.storage.compaction.compaction import CompactionStats
+    from goqueue.storage.compaction.cleanable import CompactionStats
     from goqueue.topics.catalogue import Topics
     from goqueue.topics.settings import TopicSettings
 

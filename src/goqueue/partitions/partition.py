@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Bytes
-    from goqueue.storage.compaction.compaction import CompactionStats
+    from goqueue.storage.compaction.cleanable import CompactionStats
     from goqueue.storage.config import Fsync, LogConfig
     from goqueue.storage.epochs import LeaderEpochs
     from goqueue.storage.recovery import RecoveryReport

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from goqueue.model.errors import DamagedRangeError, DiskError
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.disk import Bytes
-    from goqueue.storage.compaction.cleanable import Cleanable, CompactionLimits
-    from goqueue.storage.compaction.compaction import CompactionStats
+    from goqueue.storage.compaction.cleanable import Cleanable, CompactionLimits, CompactionStats
     from goqueue.storage.config import LogConfig
     from goqueue.storage.epochs import LeaderEpochs
     from goqueue.storage.log import Appended

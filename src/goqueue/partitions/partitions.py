@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from goqueue.model.errors import (
     NotLeaderError,
     StorageError,
-    UnknownPartitionError,
     UnknownTopicError,
 )
 from goqueue.model.limits import MAX_LOGS_AWAITING_FLUSH
@@ -113,25 +112,30 @@ class Partitions:
             UnknownTopicError, UnknownPartitionError: there is none.
             NotLeaderError: it exists and another node leads it, or none does at the moment.
         """
-        topic = self._topics.catalogue.topic(partition_id.topic)
+        topic = self._topics.catalogue.require(partition_id)
         partition = self._open.get(partition_id)
         if partition is None:
-            if 0 <= partition_id.partition < topic.partition_count:
-                raise NotLeaderError(str(partition_id))
-            raise UnknownPartitionError(
-                f"topic {topic.name!r} has partitions 0 to {topic.partition_count - 1}, "
-                f"not {partition_id.partition}"
-            )
+            raise NotLeaderError(str(partition_id))
         if not partition.is_leading:
             partition.check_leading()
         return topic, partition
 
     def partition(self, partition_id: TopicPartition) -> Partition:
-        """A partition. Raises like `resolve`."""
+        """A partition that this node leads: its data, and appends to it. Raises like `resolve`."""
         return self.resolve(partition_id)[1]
 
+    def local(self, partition_id: TopicPartition) -> Partition:
+        """A partition in any role, for views of its watermarks and sizes.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError: there is none.
+            NotLeaderError: this node has no replica of it.
+        """
+        partition = self._open.get(partition_id)
+        return self.partition(partition_id) if partition is None else partition
+
     def find(self, partition_id: TopicPartition) -> Partition | None:
-        """A partition, if it is open."""
+        """A partition in any role, if it is open here."""
         return self._open.get(partition_id)
 
     def failed(self) -> list[Partition]:

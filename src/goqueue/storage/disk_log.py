@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from goqueue.model.errors import DiskError, DiskFullError, LogFailedError
 from goqueue.runtime.tasks import in_thread
-from goqueue.storage.compaction.cleanable import cleanable
-from goqueue.storage.compaction.compaction import Compaction, dirty_ratio
+from goqueue.storage.compaction.cleanable import cleanable, dirty_ratio
+from goqueue.storage.compaction.compaction import Compaction
 from goqueue.storage.config import Fsync
 from goqueue.storage.flushing.flusher import Flusher
 from goqueue.storage.log import Log
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from goqueue.runtime.clock import Clock
     from goqueue.storage.checkpoints.book import CheckpointBook
     from goqueue.storage.checkpoints.summary import LogSummary
-    from goqueue.storage.compaction.cleanable import Cleanable, CompactionLimits
-    from goqueue.storage.compaction.compaction import CompactionStats
+    from goqueue.storage.compaction.cleanable import Cleanable, CompactionLimits, CompactionStats
     from goqueue.storage.config import LogConfig
     from goqueue.storage.flushing.schedule import FlushSchedule
     from goqueue.storage.shared_files import SharedFiles
@@ -266,11 +265,13 @@ class DiskLog(Log):
             await in_thread(self._executor, compaction.build, compaction.cancel)
             with suppress(LogFailedError):  # the first step speaks of it
                 await self.flusher.checkpoint()  # or that step would, and stop everyone
-            await self.flusher.settle()
             with closing(compaction.steps()) as steps:
-                for _ in steps:
-                    await asyncio.sleep(0)
-                    await self.flusher.settle()
+                following = partial(next, steps, None)
+                work = following()
+                while work is not None:
+                    async with self._removing:
+                        step = in_thread(self._executor, work)
+                        work = await self.flusher.alone(step, following)
         return compaction.stats
 
     # --- Failing and ending ----------------------------------------------------------------------
@@ -284,8 +285,14 @@ class DiskLog(Log):
             await self.flusher.stop()
             if self._closed or self.failure is None:
                 return None
-            self.recover()
-            return rebuild()
+            rebuilt = await in_thread(self._executor, partial(self._restored, rebuild))
+            self._failure = None
+            return rebuilt
+
+    def _restored(self, rebuild: Callable[[], _T]) -> _T:
+        """Recover the files and rebuild what follows from them; readers may look on meanwhile."""
+        self.recover_files()
+        return rebuild()
 
     async def shut(self, dump: Callable[[], tuple[Entry, ...]]) -> None:
         """Flush, keep what the next start needs, and let go.

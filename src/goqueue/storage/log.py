@@ -461,16 +461,26 @@ class Log:
             DiskError: the disk still refuses; the log stays failed and can be recovered later.
         """
         self._ensure_open()
-        if self._failure is None:
-            return
-        self._failure = None
+        if self._failure is not None:
+            self.recover_files()
+            self._failure = None
+
+    def recover_files(self) -> None:
+        """Make the files of a failed log whole; in any thread, since nobody else changes them.
+
+        Raises:
+            DiskError: the disk still refuses.
+        """
+        store = self._store
         try:
-            self._store.rewrite_unsynced()
-            self._store.load(given_to=self.end_offset)
-            self.flush(checkpoint=True)
+            store.rewrite_unsynced()
+            store.load(given_to=self.end_offset)
+            plan = store.plan_flush(checkpoint=True)
+            plan.run()
         except DiskError as error:
-            self._fail(error)
+            self._failure = error
             raise
+        store.flushed(plan)
 
     def close(self) -> None:
         """Flush, write the checkpoint that makes the next start instant, and let go."""

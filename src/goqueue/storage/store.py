@@ -55,6 +55,7 @@ class SegmentStore:
         self.report: RecoveryReport
         self.segments = Segments()
         self._folder_names: UnsyncedNames = ()
+        self.flushed_offset = 0
         self.load(summary=summary)
 
     @property
@@ -73,7 +74,8 @@ class SegmentStore:
         )
         self.epochs = LeaderEpochs(recovered.checkpoint.epochs)
         self.end_offset = max(recovered.end_offset, given_to)
-        self.flushed_offset = min(recovered.checkpoint.recovery_point, self.end_offset)
+        flushed = max(recovered.checkpoint.recovery_point, self.flushed_offset)
+        self.flushed_offset = min(flushed, self.end_offset)
         self._unsynced = [s for s in self.segments if s.synced_bytes < s.size_bytes]
         self._sealed_since_checkpoint: list[Segment] = []
         self._name_changes = len(self.segments)  # who made them may not have synced the folder

@@ -21,6 +21,7 @@ from goqueue.model.errors import (
     InvalidTopicNameError,
     MetadataUnavailableError,
     TopicExistsError,
+    UnknownPartitionError,
     UnknownTopicError,
     UnknownTopicIdError,
 )
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from goqueue.cluster.metadata import MetadataStore, Operation, Revision
+    from goqueue.model.topic_partition import TopicPartition
 
 
 _PREFIX: Final = "topics/"
@@ -92,6 +94,20 @@ class Catalogue:
         topic = self.by_id.get(topic_id)
         if topic is None:
             raise UnknownTopicIdError(f"there is no topic with id {topic_id}: look it up again")
+        return topic
+
+    def require(self, partition: TopicPartition) -> Topic:
+        """The topic of a partition that exists, wherever it is led.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError: there is none.
+        """
+        topic = self.topic(partition.topic)
+        if not 0 <= partition.partition < topic.partition_count:
+            raise UnknownPartitionError(
+                f"topic {topic.name!r} has partitions 0 to {topic.partition_count - 1}, "
+                f"not {partition.partition}"
+            )
         return topic
 
     def with_topic(self, topic: Topic) -> Catalogue:

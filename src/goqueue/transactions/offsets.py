@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from goqueue.groups.messages import PartitionOutcomes
     from goqueue.groups.polling.memberships import Memberships
     from goqueue.model.topic_partition import TopicPartition
-    from goqueue.partitions.partitions import Partitions
     from goqueue.queues.service import Queues
+    from goqueue.topics.catalogue import Topics
     from goqueue.transactions.messages import Identity
     from goqueue.transactions.service import Transactions
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class TransactionOffsetServices(Protocol):
     """What offsets in a transaction need."""
 
-    partitions: Partitions
+    topics: Topics
     queues: Queues
     memberships: Memberships
     transactions: Transactions
@@ -49,7 +49,7 @@ async def stage_offsets(
         TransactionError: the producer may not.
     """
     for place in offsets:
-        services.partitions.partition(place)
+        services.topics.catalogue.require(place)
     queue_group = services.queues.find(group_id)
     if queue_group is not None and not queue_group.is_dormant:
         raise GroupModeError(

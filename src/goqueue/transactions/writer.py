@@ -75,7 +75,7 @@ class TransactionWriter:
             )
         places = [TopicPartition(topic_name, number) for number in portions]
         for place in places:
-            self._partitions.partition(place)
+            self._topics.catalogue.require(place)
         transactional_id = self._transactions.transactional_id_of(identity.producer_id)
         await self._transactions.add_partitions(transactional_id, identity, places)
         return await self._store(

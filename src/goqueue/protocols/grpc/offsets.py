@@ -59,7 +59,7 @@ class OffsetService(OffsetServiceServicer):
 
     def _missing(self, place: TopicPartition) -> TopicError | None:
         try:
-            self._broker.partitions.partition(place)
+            self._broker.topics.catalogue.require(place)
         except TopicError as error:
             return error
         return None
@@ -75,7 +75,7 @@ class OffsetService(OffsetServiceServicer):
         response = pb.FetchOffsetsResponse()
         for each in request.partitions:
             place = TopicPartition(each.topic, each.partition)
-            partition = self._broker.partitions.partition(place)
+            partition = self._broker.partitions.local(place)
             found = PartitionLag(
                 *place, committed.get(place), partition.log_start, partition.log_end
             )

@@ -95,7 +95,7 @@ class TransactionService(TransactionServiceServicer):
         identity = _identity(request.producer)
         transactional_id = self._transactions.transactional_id_of(identity.producer_id)
         place = TopicPartition(request.topic, request.partition)
-        self._broker.partitions.partition(place)
+        self._broker.topics.catalogue.require(place)
         await self._transactions.add_partitions(transactional_id, identity, [place])
         return self._described(transactional_id)
 

@@ -1,7 +1,8 @@
-"""Which part of a log compaction may work on now, and whether that is worth a pass."""
+"""Which part of a log compaction may work on now, if that is worth a pass, and what one did."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.storage.retention import newest_ms
@@ -61,3 +62,35 @@ def cleanable(log: Log, limits: CompactionLimits, now_ms: int) -> Cleanable:
         times_ms.append(late_ms)
     next_ms = min((each for each in times_ms if each > now_ms), default=None)
     return Cleanable(until, ratio, is_due, next_ms)
+
+
+def dirty_ratio(log: Log) -> float:
+    """The share of the sealed bytes that no pass has looked at yet; 0 for an empty log."""
+    clean_below = log.store.checkpoint.clean_below
+    total = sum(segment.size_bytes for segment in log.segments.sealed)
+    dirty = sum(s.size_bytes for s in log.segments.sealed if s.end_offset > clean_below)
+    return dirty / total if total else 0.0
+
+
+@dataclass(slots=True)
+class CompactionStats:
+    """What one pass did. Segments that it left alone and control records are not counted."""
+
+    records_before: int = 0
+    records_after: int = 0
+    unique_keys: int = 0
+    """How many keys there were among the records that no pass had seen before."""
+    tombstones_removed: int = 0
+    """Those whose day was over; ones that a newer record replaced are ordinary records here."""
+    bytes_before: int = 0
+    bytes_after: int = 0
+    duration_s: float = 0.0
+    dirty_ratio: float = 0.0
+
+    def add(self, part: CompactionStats) -> None:
+        """Count what happened to one group of segments."""
+        self.records_before += part.records_before
+        self.records_after += part.records_after
+        self.tombstones_removed += part.tombstones_removed
+        self.bytes_before += part.bytes_before
+        self.bytes_after += part.bytes_after

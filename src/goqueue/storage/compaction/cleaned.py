@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from goqueue.records.batch import peek
+from goqueue.storage.compaction.cleanable import CompactionStats
 from goqueue.storage.indexes import IndexPaths, SegmentIndexes
 from goqueue.storage.naming import CLEANED, LOG, OFFSET_INDEX, TIME_INDEX, segment_path
 
@@ -18,6 +20,24 @@ if TYPE_CHECKING:
 
 _WRITE_BYTES: Final = 1024 * 1024
 _MAX_OFFSET_SPAN: Final = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedGroup:
+    """A finished copy of a group of segments, waiting to take their place."""
+
+    sources: tuple[Segment, ...]
+    stats: CompactionStats = field(default_factory=CompactionStats)
+
+    @property
+    def base_offset(self) -> int:
+        """Where the first of them begins."""
+        return self.sources[0].base_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Where the last of them ends."""
+        return self.sources[-1].end_offset
 
 
 class CleanedCopy:

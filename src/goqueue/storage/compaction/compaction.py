@@ -1,8 +1,8 @@
 """Keep the newest record of each key, as Kafka does: offsets never change, gaps are left.
 
 A pass has two halves. `build` reads the sealed segments and writes cleaned copies beside them; it
-may run in a thread while the log is read and written. `steps` puts the copies in place, on the
-writer's thread and one at a time, each so that a crash can interrupt it anywhere:
+may run in a thread while the log is read and written. `steps` puts the copies in place one at a
+time, each so that a crash can interrupt it anywhere:
 
 1. the checkpoint says that gaps are to be expected from now on;
 2. the finished copy is renamed to `<first>-<end>.swap`: from here on it counts;
@@ -23,8 +23,8 @@ producer, if need be without records: it carries the sequence number that the ne
 from __future__ import annotations
 
 import time
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import closing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import (
@@ -32,9 +32,17 @@ from goqueue.model.errors import (
     CompactionCancelledError,
     DiskError,
     LogFailedError,
+    StorageError,
 )
 from goqueue.records import DELETE_HORIZON, BatchInfo, Compression, Record, decode_rows, encode
-from goqueue.storage.compaction.cleaned import CleanedCopy, copy_path, groups_of, remove_copy
+from goqueue.storage.compaction.cleanable import CompactionStats, dirty_ratio
+from goqueue.storage.compaction.cleaned import (
+    CleanedCopy,
+    CleanedGroup,
+    copy_path,
+    groups_of,
+    remove_copy,
+)
 from goqueue.storage.naming import LOG, OFFSET_INDEX, TIME_INDEX, segment_path, swap_path
 from goqueue.storage.recovery import finish_swap
 from goqueue.storage.scan import Damage
@@ -51,59 +59,11 @@ _MAX_KEYS: Final = 5_000_000
 """How many keys one pass remembers; at the bound it stops there, and the next pass goes on."""
 
 
-@dataclass(slots=True)
-class CompactionStats:
-    """What one pass did. Segments that it left alone and control records are not counted."""
-
-    records_before: int = 0
-    records_after: int = 0
-    unique_keys: int = 0
-    """How many keys there were among the records that no pass had seen before."""
-    tombstones_removed: int = 0
-    """Those whose day was over; ones that a newer record replaced are ordinary records here."""
-    bytes_before: int = 0
-    bytes_after: int = 0
-    duration_s: float = 0.0
-    dirty_ratio: float = 0.0
-
-    def add(self, part: CompactionStats) -> None:
-        """Count what happened to one group of segments."""
-        self.records_before += part.records_before
-        self.records_after += part.records_after
-        self.tombstones_removed += part.tombstones_removed
-        self.bytes_before += part.bytes_before
-        self.bytes_after += part.bytes_after
-
-
-def dirty_ratio(log: Log) -> float:
-    """The share of the sealed bytes that no pass has looked at yet; 0 for an empty log."""
-    clean_below = log.store.checkpoint.clean_below
-    total = sum(segment.size_bytes for segment in log.segments.sealed)
-    dirty = sum(s.size_bytes for s in log.segments.sealed if s.end_offset > clean_below)
-    return dirty / total if total else 0.0
-
-
 def compact(log: Log, now_ms: int, *, tombstone_ms: int = DAY_MS) -> CompactionStats:
     """One whole pass, here and now."""
     compaction = Compaction(log, now_ms, tombstone_ms=tombstone_ms)
     compaction.build()
     return compaction.install()
-
-
-@dataclass(frozen=True, slots=True)
-class _Cleaned:
-    """A finished copy of a group of segments, waiting to take their place."""
-
-    sources: tuple[Segment, ...]
-    stats: CompactionStats = field(default_factory=CompactionStats)
-
-    @property
-    def base_offset(self) -> int:
-        return self.sources[0].base_offset
-
-    @property
-    def end_offset(self) -> int:
-        return self.sources[-1].end_offset
 
 
 class Compaction:
@@ -145,7 +105,9 @@ class Compaction:
         self._last_of_producer: dict[int, int] = {}
         self._left_alone = False
         self._cancelled = False
-        self._cleaned: list[_Cleaned] = []
+        self._cleaned: list[CleanedGroup] = []
+        self._gaps_below = 0
+        self._swapped: CleanedGroup | None = None
         self._started_s = time.perf_counter()
         self.stats = CompactionStats(dirty_ratio=dirty_ratio(log))
         """What the pass did; complete after the last step."""
@@ -166,7 +128,7 @@ class Compaction:
             self._mapped_to = self._map_keys()
             sources = [s for s in self._sources if s.base_offset < self._mapped_to]
             for group in groups_of(sources, self._log.config.segment_bytes):
-                self._clean(_Cleaned(tuple(group)))
+                self._clean(CleanedGroup(tuple(group)))
         except (DiskError, CompactionCancelledError):
             with suppress(DiskError):
                 self._discard(self._cleaned)
@@ -214,7 +176,7 @@ class Compaction:
     def _is_aborted(self, info: BatchInfo) -> bool:
         return info.is_transactional and self._aborted(info)
 
-    def _clean(self, cleaned: _Cleaned) -> None:
+    def _clean(self, cleaned: CleanedGroup) -> None:
         """Write what survives of a group, unless some of it is damaged.
 
         Damage is for readers to hear about, not for us to tidy away: such a group stays as it is.
@@ -283,20 +245,22 @@ class Compaction:
         stats.tombstones_removed += len(newest) - len(kept)
         return kept
 
-    # --- Installing: the writer's thread ---------------------------------------------------------
+    # --- Installing ------------------------------------------------------------------------------
 
     def install(self) -> CompactionStats:
         """Put every finished copy in place, here and now. Raises like `steps`."""
-        for _ in self.steps():
-            pass
+        with closing(self.steps()) as steps:
+            for work in steps:
+                work()
         return self.stats
 
-    def steps(self) -> Generator[None, None, None]:
+    def steps(self) -> Generator[Callable[[], None], None, None]:
         """Put one finished copy after the other in place of the segments that it was made from.
 
-        Each step waits for the disk. Between two the log may be used; at one, no flush may be under
-        way. Where retention or a truncation was faster, the copies from there on are thrown away,
-        and the next pass does their work again.
+        Each step yields what waits for the disk, to be run in any thread, and does the rest when
+        the next one is asked for. The log may be read and written all the time. While a step is
+        under way no flush, no removal and no other pass may be. Where retention or a truncation was
+        faster, the copies from there on are thrown away, and the next pass does their work again.
 
         Raises:
             LogFailedError: the log has failed since; nothing more was installed.
@@ -304,17 +268,16 @@ class Compaction:
                 finishes or forgets what was begun.
         """
         whole = all(self._is_there(s) or self._is_deleted(s) for s in self._sources)
-        announced = False
         try:
-            while (cleaned := self._next()) is not None:
-                if not announced:
-                    self._announce([cleaned, *self._cleaned][-1].end_offset)
-                    announced = True
-                self._install(cleaned)
-                self.stats.add(cleaned.stats)
-                yield
+            if self._cleaned:
+                self._prepare(self._cleaned[-1].end_offset)
+            while self._cleaned:
+                yield from _step(self._swap_next)
+                if self._swapped is None:
+                    break
+                self._put(self._swapped)
             if whole and not self._cleaned and self._mapped_to > self._clean_below:
-                self._store.note(clean_below=self._mapped_to)
+                yield from _step(partial(self._store.note, clean_below=self._mapped_to))
         except DiskError as error:
             # Half a swap must not meet the next pass, nor a truncation: only recovery may see it.
             self._log.flush_failed(error)
@@ -324,12 +287,16 @@ class Compaction:
                 self._discard(self._cleaned)
         self.stats.duration_s = time.perf_counter() - self._started_s
 
-    def _announce(self, end_offset: int) -> None:
-        """Let the checkpoint expect gaps up to there, and not point into a file that goes."""
-        store = self._store
-        if store.checkpoint.recovery_segment < end_offset:
+    def _prepare(self, end_offset: int) -> None:
+        """Let the checkpoint not point into a file that goes."""
+        self._check_failure()
+        self._gaps_below = max(end_offset, self._store.checkpoint.gaps_below)
+        if self._store.checkpoint.recovery_segment < end_offset:
             self._log.flush(checkpoint=True)
-        store.note(gaps_below=max(store.checkpoint.gaps_below, end_offset))
+
+    def _check_failure(self) -> None:
+        if self._log.failure is not None:
+            raise LogFailedError(f"not compacted: {self._log.failure}") from self._log.failure
 
     def _is_there(self, source: Segment) -> bool:
         """Whether nothing has happened to a segment since the pass was planned."""
@@ -338,10 +305,9 @@ class Compaction:
     def _is_deleted(self, source: Segment) -> bool:
         return source.end_offset <= self._log.start_offset
 
-    def _next(self) -> _Cleaned | None:
+    def _next(self) -> CleanedGroup | None:
         """Take the next copy; None when there is no more, or its segments are not all there."""
-        if self._log.failure is not None:
-            raise LogFailedError(f"not compacted: {self._log.failure}") from self._log.failure
+        self._check_failure()
         while self._cleaned:
             cleaned = self._cleaned[0]
             if all(self._is_there(source) for source in cleaned.sources):
@@ -351,8 +317,14 @@ class Compaction:
             self._discard([self._cleaned.pop(0)])
         return None
 
-    def _install(self, cleaned: _Cleaned) -> None:
-        store = self._store
+    def _swap_next(self) -> None:
+        """Put the next copy in place on the disk; in any thread."""
+        self._swapped = None
+        cleaned, store = self._next(), self._store
+        if cleaned is None:
+            return
+        if store.checkpoint.gaps_below < self._gaps_below:
+            store.note(gaps_below=self._gaps_below)
         base, end = cleaned.base_offset, cleaned.end_offset
         for source in cleaned.sources:
             source.hold()  # a reader who opened it later would find the copy under its name
@@ -364,19 +336,40 @@ class Compaction:
             store.disk.rename(
                 copy_path(store.folder, base, suffix), segment_path(store.folder, base, suffix)
             )
+        self._swapped = cleaned
+
+    def _put(self, cleaned: CleanedGroup) -> None:
+        """Let readers of the log find a copy that is in place; on the writer's thread."""
+        store, end = self._store, cleaned.end_offset
         segment = Segment(
             store.shared,
             store.folder,
-            base,
+            cleaned.base_offset,
             store.config,
             size_bytes=cleaned.stats.bytes_after,
             sealed_at=end,
         )
-        store.replace(base, end, segment)
+        store.replace(cleaned.base_offset, end, segment)
+        self.stats.add(cleaned.stats)
 
-    def _discard(self, copies: Sequence[_Cleaned]) -> None:
+    def _discard(self, copies: Sequence[CleanedGroup]) -> None:
         for cleaned in copies:
             remove_copy(self._store.disk, self._store.folder, cleaned.base_offset)
+
+
+def _step(work: Callable[[], None]) -> Generator[Callable[[], None], None, None]:
+    """Have somebody do `work`, and raise here what the disk says to it."""
+    refusals: list[StorageError] = []
+
+    def run() -> None:
+        try:
+            work()
+        except StorageError as error:
+            refusals.append(error)
+
+    yield run
+    if refusals:
+        raise refusals[0]
 
 
 def _load(segment: Segment, found: Found) -> bytes:

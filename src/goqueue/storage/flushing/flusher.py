@@ -17,19 +17,21 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from goqueue.model.errors import DiskError, LogFailedError, StorageError
 from goqueue.storage.config import Fsync
 from goqueue.storage.flushing.schedule import FlushSchedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from concurrent.futures import Executor
 
     from goqueue.storage.flushing.plan import FlushPlan
     from goqueue.storage.flushing.schedule import End, Run
     from goqueue.storage.log import Log
+
+_T = TypeVar("_T")
 
 
 class Flusher:
@@ -115,6 +117,21 @@ class Flusher:
         """Wait until no flush is under way, and none can be before the caller awaits again."""
         while self._running is not None:
             await asyncio.shield(self._running)
+
+    async def alone(self, work: Awaitable[None], then: Callable[[], _T]) -> _T:
+        """Wait for `work` while no flush is under way; then do `then`, also when cancelled."""
+        await self.settle()
+        running = self._running = asyncio.get_running_loop().create_future()
+        try:
+            await work
+        finally:
+            try:
+                result = then()
+            finally:
+                self._running = None
+                running.set_result(None)
+                self._go_on()
+        return result
 
     @staticmethod
     async def _join(running: asyncio.Future[StorageError | None]) -> None:

@@ -100,7 +100,7 @@ class OffsetRoutes(BrokerRoutes):
             for number, offset in offsets.items():
                 partition_id = TopicPartition(topic, number)
                 try:
-                    self._broker.partitions.partition(partition_id)
+                    self._broker.topics.catalogue.require(partition_id)
                 except TopicError as error:
                     self._broker.groups.commit_refused(group_id, error)
                     raise AtFieldError(error, f"offsets.{topic}.{number}") from error

@@ -112,7 +112,7 @@ class TransactionRoutes:
         """Say that the transaction writes to a partition; `publish` does so by itself."""
         transactional_id, identity = self._who(body)
         place = TopicPartition(body.topic, body.partition)
-        self._broker.partitions.partition(place)
+        self._broker.topics.catalogue.require(place)
         await self._transactions.add_partitions(transactional_id, identity, [place])
         return transaction_out(self._transactions.describe(transactional_id))
 
@@ -162,7 +162,7 @@ class TransactionRoutes:
     def _place(self, topic: str, number: int) -> TopicPartition:
         place = TopicPartition(topic, number)
         try:
-            self._broker.partitions.partition(place)
+            self._broker.topics.catalogue.require(place)
         except TopicError as error:
             raise AtFieldError(error, f"offsets.{topic}.{number}") from error
         return place

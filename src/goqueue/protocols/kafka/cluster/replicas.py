@@ -105,7 +105,7 @@ class ReplicasApi(BrokerApi):
 
     def _missing(self, partition: TopicPartition) -> tuple[ErrorCode, str | None]:
         try:
-            self._broker.partitions.resolve(partition)
+            self._broker.topics.catalogue.require(partition)
         except GoQueueError as error:
             return code_for(error), str(error)
         return ErrorCode.none, None

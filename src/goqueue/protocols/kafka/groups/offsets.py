@@ -107,7 +107,7 @@ class GroupOffsetsApi(BrokerApi):
 
     def _missing(self, group_id: str, topic: str, number: int) -> ErrorCode:
         try:
-            self._broker.partitions.partition(TopicPartition(topic, number))
+            self._broker.topics.catalogue.require(TopicPartition(topic, number))
         except GoQueueError as error:
             self._broker.groups.commit_refused(group_id, error)
             return code_for(error)

@@ -136,7 +136,7 @@ class ShareFetchApi:
         if topic.is_internal:
             raise InternalTopicError(f"{topic.name} belongs to the broker: nobody works it off")
         partition = TopicPartition(topic.name, place[1])
-        self._broker.partitions.partition(partition)
+        self._broker.topics.catalogue.require(partition)
         return partition
 
     def _shared(self, portion: Portion, batch_size: int) -> SharedPartition:

@@ -94,7 +94,7 @@ class TransactionsApi:
 
     def _missing(self, place: TopicPartition) -> ErrorCode:
         try:
-            topic, _ = self._broker.partitions.resolve(place)
+            topic = self._broker.topics.catalogue.require(place)
         except GoQueueError as error:
             return code_for(error)
         return ErrorCode.topic_authorization_failed if topic.is_internal else ErrorCode.none
@@ -164,7 +164,7 @@ class TransactionsApi:
 
     def _absent(self, place: TopicPartition) -> ErrorCode:
         try:
-            self._broker.partitions.partition(place)
+            self._broker.topics.catalogue.require(place)
         except GoQueueError as error:
             return code_for(error)
         return ErrorCode.none
