@@ -40,7 +40,7 @@ PAGES = {
     "/groups": "readers",
     "/groups/readers": "In and out",
     "/groups/workers": "Members",
-    "/queues?group=workers": "What became of messages",
+    "/queues?group=workers": "Deliveries",
     "/dead-letters": "orders.dlq",
     "/dead-letters/orders": "no such customer",
     "/delayed?topic=orders": "later",
@@ -51,7 +51,7 @@ PAGES = {
     "/transactions": "tx-1",
     "/pipelines": "revenue",
     "/pipelines/revenue": "no such column",
-    "/no-such-page": "There is no such page",
+    "/no-such-page": "Page not found",
     "/topics/no-such-topic": "no-such-topic",
 }
 DARK = ("", "/topics/orders", "/schemas/orders-value", "/pipelines/revenue")

@@ -43,7 +43,7 @@ def test_the_overview_tells_how_the_node_is(open_page: Callable[..., Page], api:
     expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     expect(page.get_by_text("Healthy")).to_be_visible()
     expect(page.locator(".sidebar .live")).to_have_text("Live")
-    held = page.locator(".card", has=page.get_by_role("heading", name="What it holds"))
+    held = page.locator(".card", has=page.get_by_role("heading", name="Totals"))
     expect(held.locator("dd").first).not_to_have_text("0")
     assert page.title() == "Overview · GoQueue"
 
@@ -152,7 +152,7 @@ def test_the_keyboard_alone_gets_from_the_start_to_a_message(
 
 def test_an_address_that_leads_nowhere_says_so(open_page: Callable[..., Page]) -> None:
     page = open_page("/no/such/<b>page</b>")
-    expect(page.get_by_role("heading", level=1)).to_have_text("There is no such page")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Page not found")
     page.goto("/console/topics/missing")
     expect(page.get_by_role("alert")).to_contain_text("missing")
 
@@ -164,13 +164,13 @@ def test_a_broker_that_stops_is_told_of_and_the_page_recovers_by_itself(
     api.publish("outlasting", "before")
     page = open_page("/topics/outlasting")
     expect(page.locator(".messages tbody tr")).to_have_count(1)
-    banner = page.get_by_text("The broker does not answer.")
+    banner = page.get_by_text("Cannot reach the broker.")
     expect(banner).to_be_hidden()
     broker.stop()
     expect(banner).to_be_visible()
     expect(page.locator(".messages tbody tr")).to_have_count(1)  # what was there stays
     page.get_by_role("navigation", name="Console").get_by_role("link").first.click()
-    expect(page.get_by_text("Not known now")).to_be_visible()
+    expect(page.get_by_text("Unknown")).to_be_visible()
     broker.start()
     expect(banner).to_be_hidden()
     page.go_back()
@@ -203,4 +203,4 @@ def test_a_page_that_gets_no_stream_asks_every_now_and_then(
     page.goto("/console")
     expect(page.locator(".sidebar .live")).to_have_text("Polling")
     expect(page.get_by_text("Healthy")).to_be_visible()
-    expect(page.get_by_text("The broker does not answer.")).to_be_hidden()
+    expect(page.get_by_text("Cannot reach the broker.")).to_be_hidden()

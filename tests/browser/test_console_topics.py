@@ -46,15 +46,15 @@ def test_a_topic_is_made_and_what_the_broker_refuses_is_told_in_its_words(
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_label("Name")).to_be_focused()
     dialog.get_by_label("Name").fill("bad name!")
-    dialog.get_by_role("button", name="Make topic").click()
+    dialog.get_by_role("button", name="Create topic").click()
     refused = api.ask("POST", "/topics", {"name": "bad name!"}).json["detail"]
     expect(dialog.get_by_role("alert")).to_contain_text(refused)
     expect(dialog.get_by_label("Name")).to_have_attribute("aria-invalid", "true")
     expect(dialog.get_by_label("Name")).to_be_focused()
     dialog.get_by_label("Name").fill("made-here")
     dialog.get_by_label("Partitions").fill("4")
-    dialog.get_by_label("Messages are kept").select_option("1 hour")
-    dialog.get_by_role("button", name="Make topic").click()
+    dialog.get_by_label("Retention").select_option("1 hour")
+    dialog.get_by_role("button", name="Create topic").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("made-here")
     made = api.get("/topics/made-here")
     assert made["num_partitions"] == 4
@@ -152,7 +152,7 @@ def test_messages_are_found_by_offset_time_key_and_text(
     expect(rows(page)).to_contain_text("0/150")
     search.get_by_label("Text").fill("nowhere")
     search.get_by_role("button", name="Search").click()
-    expect(page.get_by_text("200 were looked at, none fits.")).to_be_visible()
+    expect(page.get_by_text("200 messages examined, none matches.")).to_be_visible()
 
     search.get_by_role("button", name="Clear").click()
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime((begin_ms + 120_999) / 1000))
@@ -164,7 +164,7 @@ def test_messages_are_found_by_offset_time_key_and_text(
     later = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime((begin_ms + day_ms) / 1000))
     page.get_by_role("search").get_by_label("From time").fill(later)
     page.get_by_role("search").get_by_role("button", name="Search").click()
-    expect(page.get_by_text("Nothing is stored where this search looks.")).to_be_visible()
+    expect(page.get_by_text("No messages in the searched range.")).to_be_visible()
 
 
 def test_new_messages_come_by_themselves_where_they_are_followed(
@@ -210,7 +210,7 @@ def test_hostile_messages_are_shown_as_text(open_page: Callable[..., Page], api:
     detail = unfold(page, 4)
     value = detail.get_by_label("Value", exact=True)
     expect(value).to_contain_text("<b>long")
-    detail.get_by_role("button", name="Fetch it whole").click()
+    detail.get_by_role("button", name="Fetch all of it").click()
     expect(detail.get_by_text("of 1,000,003 shown")).to_be_visible()
     detail.get_by_label("Hex").check()
     expect(value).to_contain_text("3c 62 3e 6c 6f 6e 67 20")
@@ -269,7 +269,7 @@ def test_settings_are_changed_and_taken_back(open_page: Callable[..., Page], api
     expect(line).to_contain_text("topic")
     assert api.get("/topics/configured")["settings"] == {"retention.ms": "7200000"}
     line.get_by_role("button", name="retention.ms").click()
-    dialog.get_by_role("button", name="Back to the default").click()
+    dialog.get_by_role("button", name="Reset to the default").click()
     expect(line).to_contain_text("default")
     assert api.get("/topics/configured")["settings"] == {}
 
@@ -280,13 +280,13 @@ def test_a_topic_that_is_compacted_says_what_it_keeps(
     settings = {"cleanup.policy": "compact"}
     api.post("/topics", {"name": "newest-only", "num_partitions": 1, "settings": settings})
     page = open_page("/topics/newest-only?tab=settings")
-    stat = page.locator(".stat", has_text="Kept")
-    expect(stat).to_contain_text("for ever")
+    stat = page.locator(".stat", has_text="Retention")
+    expect(stat).to_contain_text("unlimited")
     expect(stat).to_contain_text("the newest of each key")
     page.get_by_role("button", name="Compact…").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name="Compact").click()
-    expect(dialog.get_by_role("status")).to_contain_text("There was nothing to be compacted.")
+    expect(dialog.get_by_role("status")).to_contain_text("There was nothing to compact.")
 
 
 def test_purging_and_deleting_ask_first_and_say_what_came_of_it(
@@ -310,7 +310,7 @@ def test_purging_and_deleting_ask_first_and_say_what_came_of_it(
     assert api.get("/topics/doomed")["total_messages"] == 0
 
     page.get_by_role("button", name="Add partitions…").click()
-    dialog.get_by_label("Partitions in all").fill("5")
+    dialog.get_by_label("Total partitions").fill("5")
     dialog.get_by_role("button", name="Add partitions").click()
     expect(page.get_by_text("doomed has 5 partitions now.")).to_be_visible()
 

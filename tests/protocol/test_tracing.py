@@ -343,7 +343,7 @@ def test_a_broken_trace_file_is_reported_and_the_others_count(
     assert json.loads(written.read_bytes().splitlines()[0])["event"]
     (folder / "traces-2020-01-01-000001.json").write_bytes(b"\x00\xff garbage\n{}\n")
     traced.start()
-    assert "2 lines are no trace events" in traced.wait_for_line("no trace events")
+    assert "skipped 2 lines" in traced.wait_for_line("not trace events")
     again = HttpApi(traced.http_port)
     assert again.get(f"/traces/{trace['trace_id']}") == trace
     again.close()

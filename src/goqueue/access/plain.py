@@ -33,5 +33,7 @@ def parse_plain(message: bytes) -> PlainLogin:
     if not user or not password:
         raise AuthenticationFailedError("a PLAIN message without a name or a password")
     if acting_as not in {"", user}:
-        raise AuthenticationFailedError("a PLAIN message that asks to act as another user")
+        raise AuthenticationFailedError(
+            "a PLAIN message with an authorization id, which is not supported"
+        )
     return PlainLogin(user, password)

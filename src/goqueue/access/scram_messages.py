@@ -53,7 +53,9 @@ def parse_first(message: bytes) -> ClientFirst:
         raise AuthenticationFailedError("not the first message of SCRAM")
     user, acting_as = _name(match["user"]), match["acting_as"]
     if acting_as is not None and _name(acting_as) != user:
-        raise AuthenticationFailedError("a login that asks to act as another user")
+        raise AuthenticationFailedError(
+            "a SCRAM login with an authorization id, which is not supported"
+        )
     return ClientFirst(match["gs2"], match["bare"], user, match["nonce"])
 
 

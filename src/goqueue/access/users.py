@@ -138,7 +138,9 @@ class Users:
                     raise UnknownCredentialError(f"there is no {mechanism} credential to delete")
                 user = user.with_keys(mechanism, keys)
             if known is None and len(self._known) >= _MAX_USERS:
-                raise UnacceptableCredentialError(f"there are {_MAX_USERS} users, and no more fit")
+                raise UnacceptableCredentialError(
+                    f"there are {_MAX_USERS} users, which is the limit: delete some"
+                )
             await self._write(user)
 
     async def _make_initial(self, name: str, password: str) -> None:
@@ -151,7 +153,7 @@ class Users:
             logger.warning("user %r of the configuration was removed and stays removed", name)
         elif not await self.has_password(name, password):
             logger.warning(
-                "user %r has another password than the configuration says: the stored one counts",
+                "user %r: the stored password differs from the configuration and stays in use",
                 name,
             )
 

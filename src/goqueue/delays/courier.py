@@ -178,7 +178,7 @@ class Courier:
             try:
                 delivered += await self._deliver(ids)
             except StorageError as error:
-                logger.warning("delayed messages are late: %s", error)
+                logger.warning("delayed messages are overdue: %s", error)
                 self._postpone(ids)
                 return delivered
             if self._due:
@@ -275,7 +275,7 @@ class Courier:
                 partition, topic.settings, records, intent.base_sequence
             )
         except GoQueueError as error:
-            logger.warning("%s takes no delayed messages for now: %s", partition.id, error)
+            logger.warning("%s refuses delayed messages for now: %s", partition.id, error)
             self._to_release.append(intent)
             return 0
         self._sent.append(_Sent(intent, partition, placed.end_offset, partition.recovery))

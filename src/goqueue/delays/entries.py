@@ -110,7 +110,7 @@ def decode_waiting(headers: Headers) -> Waiting:
         DelayError: the record is none of ours.
     """
     if not headers or headers[0][0] != WAITING_HEADER or headers[0][1] is None:
-        raise DelayError("a record among the delayed messages does not say where it is to go")
+        raise DelayError("a delayed record does not name its target")
     value = headers[0][1]
     try:
         topic_id, partition, due_ms = _PLACE.unpack_from(value)

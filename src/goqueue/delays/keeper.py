@@ -134,7 +134,9 @@ class DelayKeeper:
             try:
                 sizes = await in_thread(self._executor, save)
             except StorageError as error:
-                logger.warning("delayed messages: no snapshot, the logs hold everything: %s", error)
+                logger.warning(
+                    "delayed messages: no snapshot was written, the logs are complete: %s", error
+                )
                 self._index.not_saved(unsaved)
                 return
             book.slot_sizes, book.saved_ends = sizes, ends

@@ -103,7 +103,7 @@ def _decoded(changes: Iterable[tuple[bytes, bytes]]) -> Iterator[Delta]:
         try:
             yield decode_delta(key, value)
         except CorruptDelayStateError:
-            logger.exception("a change of delayed messages is left out")
+            logger.exception("a change of delayed messages was skipped")
 
 
 def _with_lost_releases(book: DelayBook, deltas: Iterable[Delta]) -> Iterator[Delta]:

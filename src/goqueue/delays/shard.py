@@ -144,7 +144,9 @@ class DelayShard:
             try:
                 await self._ensure_handover(self.parts)
             except (StorageError, MetadataError, DelaysUnavailableError) as error:
-                logger.warning("delayed messages: the next start has more to read: %s", error)
+                logger.warning(
+                    "delayed messages: no checkpoint, the next start replays more: %s", error
+                )
             await self.parts.keeper.save()
         await self.state.close()
 
@@ -225,7 +227,7 @@ class DelayShard:
         try:
             await self.deliver_due()
         except Exception:
-            logger.exception("delayed messages: a round failed; the next one comes")
+            logger.exception("delayed messages: a round failed, retrying in the next one")
             await asyncio.sleep(_SETTLE_MS / 1000)
         self._round = None
         self.arm()
@@ -240,7 +242,7 @@ class DelayShard:
                 await self.state.active()
                 return await self._deliver_due(self.active())
             except DelaysUnavailableError as error:
-                logger.warning("delayed messages are late: %s", error)
+                logger.warning("delayed messages are overdue: %s", error)
                 return 0
 
     async def _deliver_due(self, parts: DelayParts) -> int:

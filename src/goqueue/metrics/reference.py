@@ -25,29 +25,29 @@ if TYPE_CHECKING:
 _INTRODUCTION: Final = """\
 # All metrics
 
-What `GET /metrics` shows, made from the broker's own list of names. Which of them matter first,
-and how to scrape them, is told in [Monitoring](monitoring.md).
+Every metric of `GET /metrics`, generated from the list of names in the source. For the metrics
+that matter first, and how to scrape them, see [Monitoring](monitoring.md).
 
-Every metric has the label `node_id`. `partition` is there only with
-`metrics.partition_label: true`; otherwise partitions of a topic are added up, or the largest
-counts. A metric has at most `metrics.max_series` sets of labels; further ones are shown as one, in
-which every label is `other`, and `goqueue_metrics_overflows_total` counts them. A topic or a group
-that is deleted takes its series along.
+Every metric has the label `node_id`. The label `partition` requires
+`metrics.partition_label: true`; without it the partitions of a topic are added up, or the largest
+is shown. A metric has at most `metrics.max_series` label sets; further ones share one series, in
+which every label is `other`, and `goqueue_metrics_overflows_total` counts them. The series of a
+topic or a group are removed when it is deleted.
 """
 
 _SECTIONS: Final = {
-    "broker": "What clients asked for and got",
-    "storage": "What the logs do to the disk",
-    "process": "How the process is",
-    "consumer": "What groups do",
-    "cluster": "Nodes and the partitions that they lead",
-    "metrics": "This very list",
+    "broker": "Requests of clients",
+    "storage": "Logs on disk",
+    "process": "Process and event loop",
+    "consumer": "Groups",
+    "cluster": "Nodes and partition leaders",
+    "metrics": "The registry itself",
 }
 
 _ENDING: Final = """\
-## What is not ours
+## Metrics of the client library
 
-Python's client library for Prometheus adds what it knows of the process:
+The Prometheus client library for Python adds its own metrics of the process:
 `process_cpu_seconds_total`, `process_open_fds`, `process_max_fds`, `process_resident_memory_bytes`,
 `process_virtual_memory_bytes`, `process_start_time_seconds`, `python_gc_collections_total`,
 `python_gc_objects_collected_total`, `python_gc_objects_uncollectable_total` and `python_info`.

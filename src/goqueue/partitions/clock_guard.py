@@ -51,12 +51,12 @@ class ClockGuard:
         if jump is not None and jump != self._reported:
             logger.error("%s: %s", jump, _STOPPED)
         elif jump is None and self._reported is not None:
-            logger.warning("the wall clock is back where it should be: retention and TTL go on")
+            logger.warning("the wall clock is correct again: retention and TTL resume")
         self._reported = jump
 
     def resume(self) -> ClockJump | None:
         """Take the wall clock's time for right and go on; the jump that there was."""
         jump, self._reported = self._watch.accept(), None
         if jump is not None:
-            logger.warning("%s: accepted, retention and TTL go on", jump)
+            logger.warning("%s: accepted, retention and TTL resume", jump)
         return jump

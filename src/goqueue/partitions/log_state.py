@@ -69,7 +69,7 @@ class LogState:
                 state.load(snapshot.entries, now_ms)
                 start = max(start, snapshot.last_offset + 1)
             except StorageError as error:
-                _log.warning("%s: the snapshot is left out: %s", log.folder, error)
+                _log.warning("%s: the snapshot is skipped: %s", log.folder, error)
                 state = cls()
         for chunk in log.chunks(start, on_damage=on_damage):
             view = memoryview(chunk.data)

@@ -315,10 +315,12 @@ class Maintenance:
             try:
                 await partition.recover()
                 count += 1
-                logger.warning("%s: recovered, appends are taken again", partition.id)
+                logger.warning("%s: recovered, appends are accepted again", partition.id)
             except GoQueueError as error:
                 delay_s = self._retries.failed(partition.id, now_s)
-                logger.warning("%s: still failed, again in %g s: %s", partition.id, delay_s, error)
+                logger.warning(
+                    "%s: recovery failed, retrying in %g s: %s", partition.id, delay_s, error
+                )
         return count
 
     def _notice_room(self) -> None:

@@ -343,7 +343,7 @@ class Partition:
         if epoch > self.leader_epoch:
             raise UnknownLeaderEpochError(
                 f"{self.id} is led in epoch {self.leader_epoch} here, the request says {epoch}: "
-                "this broker is behind, try again"
+                "the metadata of this broker is stale, retry"
             )
 
     # --- What follows from the log ---------------------------------------------------------------

@@ -315,7 +315,7 @@ class Partitions:
         try:
             await self.save_book()
         except StorageError:
-            logger.exception("%s was not written: the next start scans more", BOOK_FILE)
+            logger.exception("%s was not written: the next start scans more data", BOOK_FILE)
 
     async def _close_portion(self, portion: Sequence[Partition]) -> None:
         for partition in portion:

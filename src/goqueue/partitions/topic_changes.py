@@ -109,7 +109,7 @@ class TopicChanges:
                 forget(name)
             self._partitions.remove_files(name, topic_id)
             await self.topics.files_are_gone(topic_id)
-            _log.info("removed what was left of deleted topic %s", name)
+            _log.info("removed the remaining files of deleted topic %s", name)
         for folder in self._partitions.unknown_folders():
             _log.error(
                 "%s/%s holds records of a topic that the metadata does not know: left alone; "

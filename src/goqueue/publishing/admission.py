@@ -41,12 +41,12 @@ def admit_batch(topic: Topic, batch: memoryview) -> BatchInfo:
     size_bytes = info.size_bytes
     if size_bytes != len(batch):
         raise MalformedBatchError(
-            f"{len(batch) - size_bytes} bytes behind the batch: publish one batch at a time"
+            f"{len(batch) - size_bytes} bytes after the batch: publish one batch at a time"
         )
     check_size(topic, size_bytes)
     if info.attributes & _GIVEN_BY_THE_BROKER:
         raise MalformedBatchError(
-            "control batches are written by the broker alone"
+            "control batches are reserved for the broker"
             if info.is_control
             else "the batch has a delete horizon, which compaction alone gives: it would say when "
             "tombstones go"

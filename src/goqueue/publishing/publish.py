@@ -174,7 +174,9 @@ class Publisher:
 
     def _store(self, topic: Topic, partition: Partition, request: PublishRequest) -> Published:
         if topic.is_internal and not request.internal:
-            raise InternalTopicError(f"{topic.name} belongs to the broker: nobody else writes it")
+            raise InternalTopicError(
+                f"{topic.name} is an internal topic: clients cannot write to it"
+            )
         if self.disk_full is not None:
             raise DiskFullError(self.disk_full)
         info = admit_batch(topic, request.batch)
@@ -187,7 +189,7 @@ class Publisher:
                 )
         if info.has_delivery_headers and not request.delivery:
             raise MalformedBatchError(
-                "the batch has the attribute bit 7, which the broker alone gives"
+                "the batch has attribute bit 7, which is reserved for the broker"
             )
         if info.is_transactional:
             self.verify_transaction(info, request.partition)

@@ -75,7 +75,7 @@ class QueueMembers:
                     f"an id of {len(text)} characters; {MAX_ID_CHARS} are allowed"
                 )
         if group_id == REDRIVE_GROUP:
-            raise InvalidGroupIdError(f"{group_id!r} belongs to the broker: nobody joins it")
+            raise InvalidGroupIdError(f"{group_id!r} is an internal group: clients cannot join it")
         for name in wanted:
             if self._topics.catalogue.topic(name).is_internal:
                 raise InternalTopicError(f"{name} belongs to the broker: no group can read it")

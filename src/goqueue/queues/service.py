@@ -242,8 +242,8 @@ class Queues:
             self._refuse_log_group(group_id, settings.mode)
             if len(shard.groups) >= self.max_groups:
                 raise TooManyGroupsError(
-                    f"no room for group {group_id!r} beside {len(shard.groups)} others: delete "
-                    "some that nobody needs"
+                    f"cannot create group {group_id!r}: its shard has {len(shard.groups)} groups, "
+                    "which is the limit; delete unused ones"
                 )
             return await shard.put_group(group_id, settings)
         if group.is_dormant and settings.mode is Mode.SHARED:

@@ -44,7 +44,7 @@ class PeriodicTasks:
             try:
                 await work()
             except Exception:
-                logger.exception("%s failed; it is tried again in %g s", name, wait_s)
+                logger.exception("%s failed, retrying in %g s", name, wait_s)
 
     async def stop(self) -> None:
         """Cancel every pass and wait until each has put down what it held."""

@@ -40,9 +40,7 @@ def check_text(schema: Schema) -> None:
     """
     size = len(schema.text)
     if size > MAX_SCHEMA_BYTES:
-        raise SchemaTooLargeError(
-            f"a schema of {size} characters; the registry takes up to {MAX_SCHEMA_BYTES}"
-        )
+        raise SchemaTooLargeError(f"a schema of {size} characters; the limit is {MAX_SCHEMA_BYTES}")
     if not schema.text.strip():
         raise InvalidSchemaError("the schema is empty")
     try:

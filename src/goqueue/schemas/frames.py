@@ -103,7 +103,7 @@ def indexes_of(data: bytes, at: int) -> tuple[list[int], int]:
     if count == 0:
         return [0], at
     if not 0 < count <= _MAX_INDEXES:
-        raise FrameFault(f"{count} message indexes behind the schema's id")
+        raise FrameFault(f"{count} message indexes after the schema id")
     indexes = []
     for _ in range(count):
         index, at = _zigzag(data, at)
@@ -117,4 +117,4 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
         result |= (byte & 0x7F) << (7 * number)
         if byte < 0x80:
             return (result >> 1) ^ -(result & 1), at + number + 1
-    raise FrameFault("no message indexes behind the schema's id")
+    raise FrameFault("no message indexes after the schema id")

@@ -114,4 +114,4 @@ class SchemaProcess:
             self._goes_on = True
             if not answer.is_unknown:
                 return answer
-        raise AssertionError("an engine that does not know what it was just told")
+        raise AssertionError("the schema engine has lost a schema that was just sent")

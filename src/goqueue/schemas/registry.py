@@ -335,7 +335,7 @@ class Registry:
             )
         if self.contexts.version_count >= MAX_VERSIONS:
             raise SchemaOperationNotPermittedError(
-                f"the registry holds {MAX_VERSIONS} versions, and no more fit: delete some for ever"
+                f"the registry holds {MAX_VERSIONS} versions, which is the limit: hard-delete some"
             )
         self.check_context(subject)
         return mode
@@ -349,7 +349,7 @@ class Registry:
         known = self.contexts.by_context
         if Qualified.of(subject).context not in known and len(known) >= MAX_CONTEXTS:
             raise SchemaOperationNotPermittedError(
-                f"the registry holds {MAX_CONTEXTS} contexts, and no more fit: use one of them"
+                f"the registry holds {MAX_CONTEXTS} contexts, which is the limit: use one of them"
             )
 
     def _next_number(self, subject: str, given: int | None, mode: Mode) -> int:

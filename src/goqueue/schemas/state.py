@@ -177,7 +177,7 @@ class RegistryState:
         """
         for subject, versions in self.subjects.items():
             if not versions or max(versions) >= self.next_versions.get(subject, 0):
-                raise InvariantError(f"subject {subject!r} could give a version's number again")
+                raise InvariantError(f"subject {subject!r} could assign a version number twice")
             for version in versions.values():
                 if version.schema_id not in self.schemas:
                     raise InvariantError(f"version {version} of {subject!r} has no schema")
@@ -185,10 +185,12 @@ class RegistryState:
         if used != self.schemas.keys() or used != self.uses.keys():
             raise InvariantError("schemas without a version")
         if max(self.schemas, default=0) >= self.next_id:
-            raise InvariantError("an id could be given again")
+            raise InvariantError("an id could be assigned twice")
         for subject, number in self.referrers:
             if number not in versions_of(subject).get(subject, {}):
-                raise InvariantError(f"version {number} of {subject!r} is referred to, and gone")
+                raise InvariantError(
+                    f"version {number} of {subject!r} is referenced and does not exist"
+                )
 
 
 # --- Entries -------------------------------------------------------------------------------------

@@ -164,7 +164,7 @@ class SchemaValidator:
             return await in_thread(self._executor, partial(self._ask, whole, messages))
         except ProcessLost as lost:
             now_s = self._clock.monotonic_s()
-            _log.warning("a check of messages with schema %d was ended: %s", schema_id, lost)
+            _log.warning("validation with schema %d was interrupted: %s", schema_id, lost)
             self._avoided = {key: each for key, each in self._avoided.items() if each[0] > now_s}
             said = f"{lost} (tried again {AVOIDED_S:g} s after that)"
             self._avoided[whole.key] = (now_s + AVOIDED_S, said)

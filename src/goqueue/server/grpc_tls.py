@@ -26,7 +26,7 @@ def grpc_credentials(certificates: Certificates) -> grpc.ServerCredentials:
         try:
             pem = certificates.pem()
         except OSError as error:
-            logger.warning("TLS: the certificate in use stays in use, since: %s", error)
+            logger.warning("TLS: the current certificate stays in use: %s", error)
             return None
         if pem == seen:
             return None

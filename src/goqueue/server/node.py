@@ -175,9 +175,7 @@ class Node:
         self.broker.health.start()
         self._started("health", self._stop_watching, _STORE_S)
         if config.sasl.enabled and not self.broker.users.all():
-            raise StartError(
-                "sasl.enabled is true and nobody can log in: name a user in sasl.users"
-            )
+            raise StartError("sasl.enabled is true and there are no users: add one to sasl.users")
         self.maintenance = self.broker.maintenance(wiring.maintenance_settings(config))
         self._started("maintenance", self.maintenance.stop, _MAINTENANCE_S)
         await self.maintenance.start()
@@ -257,7 +255,9 @@ class Node:
                 async with asyncio.timeout(part.deadline_s):
                     await part.stop()
             except TimeoutError:
-                logger.warning("%s was cut off: not stopped in %.0f s", part.name, part.deadline_s)
+                logger.warning(
+                    "%s was cancelled: it did not stop in %.0f s", part.name, part.deadline_s
+                )
             except Exception:  # the parts below still have to be stopped
                 logger.exception("%s did not stop cleanly", part.name)
 

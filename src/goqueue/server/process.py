@@ -62,7 +62,7 @@ async def _serve(config: Config) -> None:
 def _on_signals(stopping: asyncio.Event) -> None:
     def on_signal(number: signal.Signals) -> None:
         if stopping.is_set():
-            logger.warning("%s again: ending now, the next start recovers", number.name)
+            logger.warning("%s received again: exiting now, the next start recovers", number.name)
             logging.shutdown()
             os._exit(128 + number)
         logger.info("%s: stopping", number.name)

@@ -113,7 +113,7 @@ class Certificates:
                 return False
             self._newest = self._load()
         except TlsFilesError as error:
-            logger.warning("TLS: the certificate in use stays in use, since: %s", error)
+            logger.warning("TLS: the current certificate stays in use: %s", error)
             return False
         self._seen = stamp
         return True

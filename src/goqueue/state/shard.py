@@ -328,7 +328,7 @@ class StateShard:
             return await self.log.save_snapshot(self._dump(), self._executor)
         except GoQueueError as error:
             name = self.log.partition.name
-            _log.warning("%s: no snapshot, the log holds everything: %s", name, error)
+            _log.warning("%s: no snapshot was written, the log is complete: %s", name, error)
             return False
 
     def _dump(self) -> Iterator[StateEntry]:

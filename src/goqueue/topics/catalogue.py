@@ -331,7 +331,7 @@ class Topics:
         if isinstance(result, Committed):
             return result.revision
         if isinstance(result, Conflict) and topic.revision == ABSENT:
-            raise TopicExistsError(f"topic {topic.name!r} was just made by someone else")
+            raise TopicExistsError(f"topic {topic.name!r} was just created by another request")
         raise MetadataUnavailableError(
             f"topic {topic.name!r} could not be changed because it was changing already; try again"
         )

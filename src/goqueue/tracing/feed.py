@@ -98,7 +98,7 @@ class Feed:
         if is_late:
             self.dropped += len(self._waiting)
             self._waiting.clear()
-            logger.warning("traces to %s are lost: it takes too long", self.exporter.name)
+            logger.warning("traces to %s are lost: the export timed out", self.exporter.name)
         self.exporter.close()
         self._thread.shutdown(wait=False)
 

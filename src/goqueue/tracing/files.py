@@ -211,7 +211,7 @@ class TraceFiles:
             self._reported = {*self._reported, name} & {*self.names()}
             self.damaged_lines += damaged
             path = self._folder / name
-            logger.warning("%s: %d lines are no trace events: passed over", path, damaged)
+            logger.warning("%s: skipped %d lines that are not trace events", path, damaged)
         return entries
 
 

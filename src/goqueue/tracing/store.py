@@ -136,7 +136,7 @@ class TraceStore:
             try:
                 known = await self._in_thread(partial(self._readable.newest, self.ring.capacity))
             except DiskError as error:
-                logger.warning("traces of before are missing: %s", error)
+                logger.warning("earlier traces are missing: %s", error)
             self.ring.extend(known)
         for feed in self._feeds:
             feed.start()

@@ -138,7 +138,9 @@ class TransactionEnds:
                 try:
                     partition.append_marker(marker, producer_id, epoch, COORDINATOR_EPOCH)
                 except GoQueueError as error:
-                    _log.warning("%s: an open transaction stays: %s", partition.id, error)
+                    _log.warning(
+                        "%s: an open transaction could not be ended: %s", partition.id, error
+                    )
                     continue
                 _log.warning(
                     "%s: producer %d had a transaction open that its coordinator does not know: %s",

@@ -137,9 +137,7 @@ class Transactions:
     def _shard_of(self, transactional_id: str) -> TransactionShard:
         """The shard of an id. Raises `UnknownProducerError` before there are any ids."""
         if not self._shards:
-            raise UnknownProducerError(
-                f"nobody has initialised a producer for {transactional_id!r}"
-            )
+            raise UnknownProducerError(f"no producer has been initialised for {transactional_id!r}")
         number: int = mmh3.hash(series_of(transactional_id), signed=False)
         return self._shards[number % self._partition_count]
 
@@ -385,7 +383,9 @@ class Transactions:
             await shard.state.active()
             _, out = shard.perform(lambda core, out: core.tick(self.now_ms(), out))
             for ending in out.endings:
-                _log.info("aborting the transaction of %r: too long", ending.transactional_id)
+                _log.info(
+                    "aborting the transaction of %r: transaction timeout", ending.transactional_id
+                )
             await shard.durable()
             await self._ends.finish(shard, out, self.now_ms)
         await self._finish_decided()

@@ -76,7 +76,7 @@ def test_a_pass_that_fails_is_logged_and_runs_again(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.ERROR):
         asyncio.run(scenario())
     (record,) = caplog.records
-    assert record.getMessage() == "the pass failed; it is tried again in 60 s"
+    assert record.getMessage() == "the pass failed, retrying in 60 s"
 
 
 def test_stopping_cancels_a_pass_in_the_middle_and_waits_for_its_end() -> None:

@@ -102,7 +102,7 @@ def test_a_part_that_does_not_stop_keeps_no_other_from_it(
 
     asyncio.run(scenario())
     said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert said == ["hanging was cut off: not stopped in 0 s", "broken did not stop cleanly"]
+    assert said == ["hanging was cancelled: it did not stop in 0 s", "broken did not stop cleanly"]
 
 
 @pytest.mark.parametrize("flag", ["--kafka-port", "--http-port", "--grpc-port"])

@@ -193,4 +193,7 @@ def test_a_broken_file_is_reported_once(tmp_path, caplog):
         assert files.newest(10) == []
         assert files.newest(10) == []
     assert files.damaged_lines == 7
-    assert sum("7 lines are no trace events" in each.message for each in caplog.records) == 1
+    assert (
+        sum("skipped 7 lines that are not trace events" in each.message for each in caplog.records)
+        == 1
+    )

@@ -185,7 +185,7 @@ class ClassicGroup(ClassicJoin):
         if generation not in {self.generation, member.carried_generation}:
             raise IllegalGenerationError(
                 f"group {self.group_id!r} is in generation {self.generation}, {member_id!r} "
-                f"speaks for {generation}: join again"
+                f"sent generation {generation}: rejoin the group"
             )
         return member
 

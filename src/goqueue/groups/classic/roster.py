@@ -169,7 +169,7 @@ class ClassicRoster(Roster[ClassicMember]):
             raise InvariantError(f"the leader {self.leader_id} is not one of {list(ids)}")
         waiting = {*self.joining, *self.syncing, *self.unsynced, *self.new}
         if not waiting <= ids:
-            raise InvariantError("somebody who is not a member waits for a reply")
+            raise InvariantError("a client that is not a member waits for a reply")
         if self.pending & ids:
             raise InvariantError("a member is still listed as pending")
         if support != self._support:

@@ -113,7 +113,7 @@ class ReconciledRoster(Roster[R]):
         targets: set[Any] = set()
         for member in self.members.values():
             if member.assigned & member.pending_revocation:
-                raise InvariantError(f"{member.member_id!r} keeps and gives up the same")
+                raise InvariantError(f"{member.member_id!r} owns and revokes the same")
             for owned in member.owned:
                 holders.setdefault(self.slot_of(owned), {})[member.member_id] = owned
             target = set(filter(self.is_exclusive, member.target))

@@ -43,7 +43,7 @@ class AckService(AckServiceServicer):
     ) -> pb.RejectResponse:
         """It will never succeed."""
         if not request.reason:
-            raise InvalidRequestError("reason: say why; whoever finds the message wants to know")
+            raise InvalidRequestError("reason: empty, expected the reason for the rejection")
         acknowledgement = Acknowledgement(Verdict.REJECT, request.reason)
         await self._settle_one(request.receipt_handle, request.group, acknowledgement)
         return pb.RejectResponse()

@@ -39,7 +39,7 @@ class OpenStreams:
     def add(self, task: asyncio.Task[Any]) -> None:
         """End this task when the server stops."""
         if self.is_stopping:
-            raise ServerStoppingError("the server is stopping: connect again")
+            raise ServerStoppingError("the server is stopping: reconnect")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

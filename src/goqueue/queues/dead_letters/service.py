@@ -146,7 +146,7 @@ class DeadLetters:
                 try:
                     await self._move_all(group)
                 except GoQueueError as error:
-                    _log.error("dead messages of group %s wait: %s", group.group_id, error)
+                    _log.error("dead-lettering of group %s is delayed: %s", group.group_id, error)
                     self._waiting.add(group.group_id)
                     await asyncio.sleep(_RETRY_S)
         finally:

@@ -186,7 +186,7 @@ class ShareMembers:
 def check_is_free(group_id: str) -> None:
     """Raise `InvalidGroupIdError` for the name of a group that the broker keeps for itself."""
     if group_id == REDRIVE_GROUP:
-        raise InvalidGroupIdError(f"{group_id!r} belongs to the broker: nobody joins it")
+        raise InvalidGroupIdError(f"{group_id!r} is an internal group: clients cannot join it")
 
 
 def _check(said: ShareHeartbeat) -> None:
@@ -209,4 +209,4 @@ def _check(said: ShareHeartbeat) -> None:
     if said.epoch < LEAVING_EPOCH:
         raise InvalidGroupRequestError(f"member epoch {said.epoch}: the lowest is {LEAVING_EPOCH}")
     if said.epoch == JOINING_EPOCH and not said.topics:
-        raise InvalidGroupRequestError("who joins must say which topics it reads")
+        raise InvalidGroupRequestError("a joining member must name its topics")

@@ -97,7 +97,7 @@ class AvroSchema:
         except Exception as error:
             raise DecodeFault(fault_in(self.node, payload) or repr(error)) from error
         if stream.tell() != len(payload):
-            raise DecodeFault(f"{len(payload) - stream.tell()} bytes are left behind the message")
+            raise DecodeFault(f"{len(payload) - stream.tell()} bytes are left after the message")
         return json_of(value)
 
     def formatted(self, form: str) -> str:

@@ -168,7 +168,7 @@ Response: TypeAlias = dict[str, Any] | Encoded | Bare
 def parse_prefix(frame: Buffer) -> RequestPrefix:
     """The API, its version, and the number the answer must carry."""
     if len(frame) < _PREFIX.size:
-        raise TruncatedRequestError(f"a request of {len(frame)} bytes has no room for a header")
+        raise TruncatedRequestError(f"a request of {len(frame)} bytes is shorter than its header")
     return RequestPrefix._make(_PREFIX.unpack_from(frame))
 
 

@@ -235,4 +235,4 @@ def test_a_stream_that_fails_is_cut_off_so_that_the_client_sees_it(
             assert await says_now(listener)
 
     asyncio.run(scenario())
-    assert "failed half-way" in caplog.text
+    assert "failed after the response had started" in caplog.text

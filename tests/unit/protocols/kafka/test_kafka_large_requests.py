@@ -394,4 +394,4 @@ def test_the_log_does_not_name_every_one_of_many_closed_connections(caplog):
         run(scenario())
     lines = [each.message for each in caplog.records]
     assert sum("closing the connection" in each for each in lines) == 21
-    assert "closed 80 connections more for such reasons" in lines
+    assert "closed 80 more connections for such reasons" in lines

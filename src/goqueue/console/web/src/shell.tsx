@@ -148,7 +148,7 @@ function AwayBanner() {
         <div class="banner">
           <Icon name="critical" />
           <p>
-            <strong>The broker does not answer.</strong> What is shown may be out of date. The page
+            <strong>Cannot reach the broker.</strong> The data shown may be out of date. The page
             tries again by itself
             {since !== null && <span aria-hidden="true"> ({duration(Math.max(0, now - since))})</span>}.
           </p>
@@ -170,7 +170,7 @@ function ClockSwitch() {
     <button
       type="button"
       class="text-button"
-      title="Which clock times are told by"
+      title="Time zone of times"
       onClick={() => clock.next()}
     >
       {value === "utc" ? "UTC" : "Local time"}
@@ -181,8 +181,8 @@ function ClockSwitch() {
 function NoSuchPage({ path }: { path: string }) {
   return (
     <>
-      <PageHead title="There is no such page" />
-      <Empty title={`Nothing is at /console${path}`}>
+      <PageHead title="Page not found" />
+      <Empty title={`/console${path} does not exist`}>
         <Link to="/">To the overview</Link>
       </Empty>
     </>

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Dialect(NamedTuple):
-    """What is different from the rest of the API: the media type, and the body of a refusal."""
+    """How the registry differs from the rest of the API: media type and error body."""
 
     name: str
     media_types: tuple[str, ...]

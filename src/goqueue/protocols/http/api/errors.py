@@ -14,11 +14,11 @@ class MalformedRequestError(HttpError):
 
 
 class NoSuchPathError(HttpError):
-    """There is nothing at that path."""
+    """No resource exists at that path."""
 
 
 class MethodNotAllowedError(HttpError):
-    """There is something at that path, and it takes other methods."""
+    """The path does not support this method."""
 
     def __init__(self, message: str, allowed: str) -> None:
         super().__init__(message)
@@ -26,15 +26,15 @@ class MethodNotAllowedError(HttpError):
 
 
 class ForeignHostError(HttpError):
-    """The request is for a name that this server is not known by."""
+    """The Host header names another server."""
 
 
 class ForeignOriginError(HttpError):
-    """A web page of another site has sent the request."""
+    """The Origin header names a site that may not call this server."""
 
 
 class UnsupportedMediaTypeError(HttpError):
-    """The body is of a type that no path takes."""
+    """The media type of the body is not supported."""
 
 
 class MalformedBodyError(HttpError):
@@ -42,7 +42,7 @@ class MalformedBodyError(HttpError):
 
 
 class FieldError(HttpError):
-    """One field of a request is missing, unknown, or not what it has to be."""
+    """One field of a request is missing, unknown or invalid."""
 
     def __init__(
         self, message: str, *, field: str, location: str = "body", expected: str | None = None
@@ -54,7 +54,7 @@ class FieldError(HttpError):
 
 
 class AtFieldError(HttpError):
-    """The broker refuses, and we know for which field: the client is told both."""
+    """The broker refused the request because of one field, which the response names."""
 
     def __init__(self, cause: GoQueueError, field: str, location: str = "body") -> None:
         super().__init__(str(cause))
@@ -64,11 +64,11 @@ class AtFieldError(HttpError):
 
 
 class BodyTooLargeError(HttpError):
-    """The body is larger than this path takes."""
+    """The body exceeds the limit of this path."""
 
 
 class HeadTooLargeError(HttpError):
-    """Request line and headers are larger than any path takes."""
+    """Request line and headers exceed the limit."""
 
 
 class RequestTimeoutError(HttpError):
@@ -78,20 +78,20 @@ class RequestTimeoutError(HttpError):
 
 
 class DeadlineExceededError(HttpError):
-    """The answer was not ready in time; what was asked for may still be done."""
+    """The deadline passed before the response was ready; the request may still take effect."""
 
 
 class OverloadedError(HttpError):
-    """As many connections, or bytes of requests, as the server takes at once."""
+    """The limit of connections, or of request bytes in memory, is reached."""
 
     retriable = True
 
 
 class StoppingError(HttpError):
-    """The server is starting or stopping; ask again soon, or another one."""
+    """The server is starting or stopping; retry later, or on another server."""
 
     retriable = True
 
 
 class UnavailableError(HttpError):
-    """Something that this server could serve is turned off."""
+    """The feature is disabled on this server."""

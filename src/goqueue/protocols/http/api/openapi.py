@@ -23,32 +23,32 @@ _PROBLEM_REFERENCE: Final = {"$ref": "#/components/responses/Problem"}
 _INTRODUCTION: Final = """\
 Publish and read messages, be a member of a group, administer topics and groups.
 
-- Every path is there under `/v1` too.
-- Bodies are JSON. Values, keys and headers are text, or base64 where an `encoding` says so.
+- Every path also exists under `/v1`.
+- Bodies are JSON. Values, keys and headers are text, or base64 by their `encoding`.
 - A duration is `"30s"`, `"5m"`, `"1h30m"` or milliseconds; a time is RFC 3339 or milliseconds since
   the epoch.
-- Errors are `application/problem+json` with a stable `code`, and the `field` at fault where there
-  is one. The header `X-Request-ID` comes back as it was sent, or with an id of ours.
+- Errors are `application/problem+json` with a stable `code`, and the invalid `field` where there is
+  one. The header `X-Request-ID` is returned as sent, or generated.
 """
 
 _TAGS: Final = {
-    "topics": "Where messages are kept.",
-    "messages": "Publish, and read without being in a group.",
-    "groups": "Share the messages, or the partitions, of topics among members.",
+    "topics": "Create, describe, configure and delete topics.",
+    "messages": "Publish messages, and read them without a group.",
+    "groups": "Join groups, poll messages, and manage groups.",
     "acknowledgement": "Acknowledge messages that a queue group has delivered.",
-    "dead letters": "What nobody could process: look at it, send it back, or throw it away.",
-    "delayed messages": "Those that wait until they are due.",
-    "traces": "What happened to messages, one by one.",
-    "offsets": "How far groups have read.",
-    "transactions": "Messages, and offsets, that count all together or not at all.",
-    "schemas": "The schema registry, as Confluent's clients use it.",
-    "overview": "The node at a glance, and live.",
-    "pipelines": "What Spark pipelines report of themselves.",
-    "admin": "For operators.",
-    "health": "For supervisors and load balancers.",
-    "statistics": "How much there is.",
-    "documents": "This description.",
-    "console": "The pages that show all of this to people.",
+    "dead letters": "Inspect, redrive and purge dead-letter queues.",
+    "delayed messages": "List, inspect and cancel delayed messages.",
+    "traces": "Message tracing.",
+    "offsets": "Committed offsets of groups.",
+    "transactions": "Atomic writes of messages and offsets.",
+    "schemas": "The schema registry, compatible with Confluent's clients.",
+    "overview": "Overview of the node, and live events.",
+    "pipelines": "Reports of Spark pipelines.",
+    "admin": "Administration.",
+    "health": "Probes for supervisors and load balancers.",
+    "statistics": "Totals.",
+    "documents": "Documents that describe this API.",
+    "console": "The web console.",
 }
 
 

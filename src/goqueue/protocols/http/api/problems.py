@@ -27,7 +27,7 @@ class Kind(NamedTuple):
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What went wrong (RFC 9457), in words for people and a code for programs."""
+    """An error (RFC 9457): a text for people and a stable code for programs."""
 
     title: str
     status: int

@@ -17,7 +17,7 @@ encode: Final = msgspec.json.Encoder().encode
 
 
 class Response(NamedTuple):
-    """A whole answer; what is streamed is a `Stream`."""
+    """A complete response; a streamed one is a `Stream`."""
 
     status: int
     body: bytes

@@ -31,7 +31,7 @@ _REMEMBERED_PATH_BYTES: Final = 256
 
 
 class Match(NamedTuple):
-    """The endpoint of a request, with what its path says."""
+    """The endpoint of a request, with the parameters of its path."""
 
     endpoint: Endpoint
     path: msgspec.Struct | None
@@ -137,9 +137,7 @@ class Router:
                 following = node.parameter
             node = following
         if node is None or not node.endpoints:
-            raise NoSuchPathError(
-                f"there is nothing at {_shown(raw_path)}; /docs says what there is"
-            )
+            raise NoSuchPathError(f"there is nothing at {_shown(raw_path)}; /docs lists the API")
         return node, values
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ServedNode(Protocol):
-    """The node, as far as its HTTP API shows it."""
+    """The part of the node that the HTTP API uses."""
 
     @property
     def broker(self) -> Broker:
@@ -28,7 +28,7 @@ class ServedNode(Protocol):
 
     @property
     def metrics(self) -> Metrics | None:
-        """What is counted; None when metrics are turned off."""
+        """What is counted; None when metrics are disabled."""
 
     @property
     def is_started(self) -> bool:

@@ -29,29 +29,27 @@ TopicName: TypeAlias = Annotated[
 ]
 GroupName: TypeAlias = Annotated[str, doc("The group.", "billing", min_length=1, max_length=249)]
 MemberId: TypeAlias = Annotated[
-    str, doc("As `join` answered it.", "worker-1-5f0c", min_length=1, max_length=512)
+    str, doc("From the response of `join`.", "worker-1-5f0c", min_length=1, max_length=512)
 ]
 Generation: TypeAlias = Annotated[
     int,
     doc(
-        "Counts the group's assignments; a request of an older one is refused.",
+        "Incremented by every assignment; a request with an older one is refused.",
         3,
         ge=0,
         le=2**31 - 1,
     ),
 ]
 PartitionNumber: TypeAlias = Annotated[int, doc("A partition.", 0, ge=0, le=2**31 - 1)]
-Offset: TypeAlias = Annotated[int, doc("A place in a partition.", 42, ge=0, le=2**63 - 1)]
-Milliseconds: TypeAlias = Annotated[
-    int, doc("Since the Unix epoch, in milliseconds.", 1767225600000)
-]
+Offset: TypeAlias = Annotated[int, doc("An offset in a partition.", 42, ge=0, le=2**63 - 1)]
+Milliseconds: TypeAlias = Annotated[int, doc("Milliseconds since the Unix epoch.", 1767225600000)]
 PartitionsByTopic: TypeAlias = Annotated[
     dict[str, list[int]], doc("Partitions by topic.", {"orders": [0, 2]})
 ]
 OffsetsByTopic: TypeAlias = Annotated[
     dict[str, dict[int, int]],
     doc(
-        "By topic and partition; partitions are strings, as all keys of JSON.",
+        "By topic and partition; partition numbers are strings, as JSON keys.",
         {"orders": {"0": 42}},
     ),
 ]
@@ -59,7 +57,7 @@ OffsetsByTopic: TypeAlias = Annotated[
 CommittedByTopic: TypeAlias = Annotated[
     dict[str, dict[int, int | None]],
     doc(
-        "Committed offsets by topic and partition; null where the group has committed nothing.",
+        "Committed offsets by topic and partition; null without a commit.",
         {"orders": {"0": 42, "1": None}},
     ),
 ]
@@ -72,5 +70,5 @@ LagByTopic: TypeAlias = Annotated[
     ),
 ]
 UncommittedLag: TypeAlias = Annotated[
-    int, doc("The part of the lag in partitions that the group has committed nothing of.", 0)
+    int, doc("The part of the lag in partitions without a committed offset.", 0)
 ]

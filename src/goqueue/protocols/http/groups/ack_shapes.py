@@ -15,13 +15,18 @@ from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 
 _RECEIPT: Final = "orders:0:42:1:00c0ffee00c0ffee"
 
-ReceiptHandle: TypeAlias = Annotated[str, doc("As the poll gave it.", _RECEIPT)]
+ReceiptHandle: TypeAlias = Annotated[str, doc("From the poll.", _RECEIPT)]
 ReceiptHandles: TypeAlias = Annotated[
     list[ReceiptHandle],
-    doc("As polls gave them.", [_RECEIPT], min_length=1, max_length=MAX_RECEIPTS),
+    doc("From polls.", [_RECEIPT], min_length=1, max_length=MAX_RECEIPTS),
 ]
 Reason: TypeAlias = Annotated[
-    str, doc("Why; kept with a message that dies.", "no such customer", max_length=MAX_REASON_CHARS)
+    str,
+    doc(
+        "The reason; stored in the headers of a dead-lettered message.",
+        "no such customer",
+        max_length=MAX_REASON_CHARS,
+    ),
 ]
 
 
@@ -29,7 +34,7 @@ Reason: TypeAlias = Annotated[
 
 
 class Acknowledging(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What every acknowledgement may say."""
+    """Fields that every acknowledgement has."""
 
     group: Annotated[GroupName | None, doc("Receipts of other groups are refused.")] = None
 
@@ -47,7 +52,7 @@ class _Nack(Acknowledging, kw_only=True):
     reason: Reason = ""
     delay: Annotated[
         Duration | None,
-        doc("Before the next delivery, in place of the group's back-off.", "5s"),
+        doc("Delay before redelivery, instead of the group's back-off.", "5s"),
     ] = None
 
     def acknowledgement(self) -> Acknowledgement:
@@ -65,14 +70,14 @@ class _Reject(Acknowledging, kw_only=True):
 class _Extend(Acknowledging, kw_only=True):
     extension_seconds: Annotated[
         Annotated[float, msgspec.Meta(ge=0, le=MAX_VISIBILITY_MS / 1000)] | None,
-        doc("How long from now on the message stays with its member.", 60),
+        doc("The new visibility timeout, counted from now.", 60),
     ] = None
-    extension: Annotated[Duration | None, doc("The same as a duration.", "60s")] = None
+    extension: Annotated[Duration | None, doc("The same, as a duration.", "60s")] = None
 
     def acknowledgement(self) -> Acknowledgement:
         if (self.extension is None) is (self.extension_seconds is None):
             raise FieldError(
-                "say how long: extension_seconds, or extension",
+                "no extension given: expected extension_seconds or extension",
                 field="extension_seconds",
                 expected="one of extension_seconds and extension",
             )
@@ -87,49 +92,49 @@ def _milliseconds(value: int | str, field: str) -> int:
 
 
 class AckBody(_Ack, kw_only=True):
-    """A message that is processed."""
+    """One message to acknowledge."""
 
     receipt_handle: ReceiptHandle
 
 
 class AckBatchBody(_Ack, kw_only=True):
-    """Messages that are processed."""
+    """Messages to acknowledge."""
 
     receipt_handles: ReceiptHandles
 
 
 class NackBody(_Nack, kw_only=True):
-    """A message that could not be processed now."""
+    """One message to return for redelivery."""
 
     receipt_handle: ReceiptHandle
 
 
 class NackBatchBody(_Nack, kw_only=True):
-    """Messages that could not be processed now."""
+    """Messages to return for redelivery."""
 
     receipt_handles: ReceiptHandles
 
 
 class RejectBody(_Reject, kw_only=True):
-    """A message that can never be processed."""
+    """One message to dead-letter."""
 
     receipt_handle: ReceiptHandle
 
 
 class RejectBatchBody(_Reject, kw_only=True):
-    """Messages that can never be processed."""
+    """Messages to dead-letter."""
 
     receipt_handles: ReceiptHandles
 
 
 class VisibilityBody(_Extend, kw_only=True):
-    """A message that takes longer."""
+    """One message whose visibility timeout is extended."""
 
     receipt_handle: ReceiptHandle
 
 
 class VisibilityBatchBody(_Extend, kw_only=True):
-    """Messages that take longer."""
+    """Messages whose visibility timeouts are extended."""
 
     receipt_handles: ReceiptHandles
 
@@ -138,26 +143,32 @@ class VisibilityBatchBody(_Extend, kw_only=True):
 
 
 class Settled(msgspec.Struct):
-    """An acknowledgement that counts."""
+    """An accepted acknowledgement."""
 
     receipt_handle: str
     verdict: Annotated[str, doc("`ack`, `nack`, `reject` or `extend`.", "ack")]
-    visible_until: Annotated[Milliseconds | None, doc("Of an `extend`: its new end.")] = None
+    visible_until: Annotated[
+        Milliseconds | None, doc("After an `extend`: the new end of the visibility timeout.")
+    ] = None
 
 
 class SettleResult(msgspec.Struct, omit_defaults=True):
-    """What became of one receipt."""
+    """The result of one receipt."""
 
     receipt_handle: str
-    status: Annotated[int, doc("200, or what a request with this receipt alone would get.", 200)]
-    code: Annotated[str | None, doc("Why it does not count, for programs.")] = None
-    error: Annotated[str | None, doc("Why it does not count, for people.")] = None
+    status: Annotated[
+        int, doc("200, or the status that a request with this receipt alone would have.", 200)
+    ]
+    code: Annotated[str | None, doc("The error code, if it was refused.")] = None
+    error: Annotated[str | None, doc("The error message, if it was refused.")] = None
 
 
 class BatchSettled(msgspec.Struct):
-    """One result for each receipt, in their order."""
+    """One result per receipt, in the order of the request."""
 
     verdict: Annotated[str, doc("`ack`, `nack`, `reject` or `extend`.", "ack")]
-    settled: Annotated[int, doc("How many count.", 1)]
+    settled: Annotated[int, doc("Accepted receipts.", 1)]
     results: list[SettleResult]
-    visible_until: Annotated[Milliseconds | None, doc("Of an `extend`: its new end.")] = None
+    visible_until: Annotated[
+        Milliseconds | None, doc("After an `extend`: the new end of the visibility timeout.")
+    ] = None

@@ -48,17 +48,18 @@ _STEP_MS: Final = 500
 
 
 class DeliveryRoutes(BrokerRoutes):
-    """Messages that are delivered to a member of a group, and what it says of them."""
+    """Delivery to members of groups, and acknowledgements."""
 
     # --- Getting messages ------------------------------------------------------------------------
 
     @route("GET", "/groups/{group}/poll", tag="groups", polls=True)
     async def poll(self, path: GroupPath, query: PollQuery) -> PollAnswer:
-        """Get messages, waiting for the first; a heartbeat as well.
+        """Poll messages, waiting for the first; counts as a heartbeat.
 
-        In a queue group each message is this member's until `visible_until`: acknowledge it with
-        its `receipt_handle`, or commit `next_offsets`, which says that everything this member was
-        handed up to there is processed. In a log group each poll goes on where the last one ended.
+        In a queue group a message is invisible to other members until `visible_until`: acknowledge
+        it with its `receipt_handle`, or commit `next_offsets`, which acknowledges everything that
+        was delivered to this member up to there. In a log group each poll continues where the last
+        one ended.
         """
         timeout_ms = duration_ms(query.timeout, "timeout", at_most_ms=MAX_POLL_MS)
         member = find_member(self._broker, path.group, query)
@@ -141,25 +142,25 @@ class DeliveryRoutes(BrokerRoutes):
 
     @route("POST", "/messages/ack/batch", tag=_TAG, max_body_bytes=_BODY_BYTES)
     async def ack_batch(self, body: AckBatchBody) -> BatchSettled:
-        """Acknowledge many messages. The answer is 200 also when some receipts do not count."""
+        """Acknowledge many messages. The response is 200 even if some receipts are refused."""
         return await self._many(body, body.receipt_handles)
 
     @route("POST", "/messages/nack/batch", tag=_TAG, max_body_bytes=_BODY_BYTES)
     async def nack_batch(self, body: NackBatchBody) -> BatchSettled:
-        """Return many messages. The answer is 200 also when some receipts do not count."""
+        """Return many messages. The response is 200 even if some receipts are refused."""
         return await self._many(body, body.receipt_handles)
 
     @route("POST", "/messages/reject/batch", tag=_TAG, max_body_bytes=_BODY_BYTES)
     async def reject_batch(self, body: RejectBatchBody) -> BatchSettled:
         """Move many messages to the dead-letter queue.
 
-        The answer is 200 also when some receipts do not count.
+        The response is 200 even if some receipts are refused.
         """
         return await self._many(body, body.receipt_handles)
 
     @route("POST", "/messages/visibility/batch", tag=_TAG, max_body_bytes=_BODY_BYTES)
     async def extend_batch(self, body: VisibilityBatchBody) -> BatchSettled:
-        """Extend many visibility timeouts; also 200 when some receipts do not count."""
+        """Extend many visibility timeouts; 200 even if some receipts are refused."""
         return await self._many(body, body.receipt_handles)
 
     async def _one(self, body: Acknowledging, handle: str) -> Settled:
@@ -216,7 +217,7 @@ def _visibility_ms(query: PollQuery) -> int | None:
     found = duration_ms(query.visibility, "visibility", at_most_ms=MAX_VISIBILITY_MS)
     if not found:
         raise FieldError(
-            "visibility is 0: the messages would be nobody's",
+            "visibility is 0, expected at least 1 ms",
             field="visibility",
             location="query",
             expected="at least 1 ms",

@@ -42,9 +42,9 @@ _MAX_TOPICS: Final = 20
 
 
 class AssignmentQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Whose assignment is wanted."""
+    """Filters of an assignment."""
 
-    member_id: Annotated[str | None, doc("All members, if left out.")] = None
+    member_id: Annotated[str | None, doc("All members if omitted.")] = None
 
 
 class GroupRoutes(BrokerRoutes):
@@ -52,7 +52,7 @@ class GroupRoutes(BrokerRoutes):
 
     @route("GET", "/groups", tag=_TAG)
     async def list_all(self) -> GroupList:
-        """Every group, whichever protocol its members speak."""
+        """List the groups of all protocols."""
         return GroupList([self._listed(each) for each in list_groups(self._broker)])
 
     def _listed(self, listing: GroupLineView) -> ListedGroup:
@@ -74,7 +74,7 @@ class GroupRoutes(BrokerRoutes):
     @route("GET", "/groups/{group}", tag=_TAG)
     @route("GET", "/groups/{group}/cooperative", tag=_TAG)
     async def describe(self, path: GroupPath) -> GroupInfo:
-        """One group: its members, its committed offsets, its lag."""
+        """Describe a group: members, committed offsets, lag."""
         view = view_group(self._broker, path.group)
         lags = list(group_lag(self._broker, path.group))
         return GroupInfo(
@@ -125,13 +125,13 @@ class GroupRoutes(BrokerRoutes):
 
     @route("DELETE", "/groups/{group}", tag=_TAG)
     async def delete(self, path: GroupPath) -> GroupDeleted:
-        """Forget a group without members, and how far it has read."""
+        """Delete a group without members, with its committed offsets."""
         await delete_group(self._broker, path.group)
         return GroupDeleted(path.group)
 
     @route("GET", "/groups/{group}/assignment", tag=_TAG)
     async def assignment(self, path: GroupPath, query: AssignmentQuery) -> AssignmentAnswer:
-        """Which member has which partitions."""
+        """List the partitions of each member."""
         view = view_group(self._broker, path.group)
         members = [
             each for each in self._members(view) if query.member_id in {None, each.member_id}
@@ -142,12 +142,12 @@ class GroupRoutes(BrokerRoutes):
 
     @route("GET", "/groups/{group}/rebalance/stats", tag=_TAG)
     async def rebalances(self, path: GroupPath) -> RebalanceStats:
-        """How often one group rebalanced since this server started."""
+        """Rebalances of one group since the server started."""
         return _rebalances(rebalance_stats(self._broker.groups, path.group))
 
     @route("GET", "/rebalance/stats", tag=_TAG)
     async def all_rebalances(self) -> RebalanceStats:
-        """How often the groups that exist rebalanced, together, since this server started."""
+        """Rebalances of all groups since the server started."""
         return _rebalances(rebalance_stats(self._broker.groups))
 
 

@@ -28,13 +28,13 @@ PROTOCOL: Final = "cooperative"
 
 
 class JoinBody(SettingsBody, forbid_unknown_fields=True, kw_only=True):
-    """What a member wants to read, and how. The settings are those of a group that is new."""
+    """The subscription of a member. The settings apply if the group is new."""
 
-    topics: Annotated[list[TopicName], doc("Topics that exist.", ["orders"], min_length=1)]
-    client_id: Annotated[
-        str, doc("The first part of the member id.", "worker-1", max_length=200)
-    ] = ""
-    member_id: Annotated[MemberId | None, doc("To come back as the member that one was.")] = None
+    topics: Annotated[list[TopicName], doc("Existing topics.", ["orders"], min_length=1)]
+    client_id: Annotated[str, doc("Prefix of the member id.", "worker-1", max_length=200)] = ""
+    member_id: Annotated[MemberId | None, doc("Rejoin with the member id of an earlier join.")] = (
+        None
+    )
     assignment: Annotated[
         Literal["exclusive", "shared", "log"],
         doc(
@@ -47,8 +47,8 @@ class JoinBody(SettingsBody, forbid_unknown_fields=True, kw_only=True):
     session_timeout: Annotated[
         Duration | None,
         doc(
-            "How long the member may be silent before its partitions and messages go to others; "
-            "45s, if left out.",
+            "Session timeout: a member without a heartbeat for this long is removed; 45s if "
+            "omitted.",
             "45s",
         ),
     ] = None
@@ -68,10 +68,11 @@ class JoinBody(SettingsBody, forbid_unknown_fields=True, kw_only=True):
         ),
     ] = False
     auto_commit_interval: Annotated[
-        Duration | None, doc("With `auto_commit`: 5s, if left out; 0 commits at every poll.")
+        Duration | None, doc("With `auto_commit`: 5s if omitted; 0 commits at every poll.")
     ] = None
     start: Annotated[
-        Literal["earliest", "latest"], doc("Where to begin what the group never read.", "earliest")
+        Literal["earliest", "latest"],
+        doc("Where to start in partitions without a committed offset.", "earliest"),
     ] = "earliest"
     acknowledge_revocations: Annotated[
         bool,
@@ -83,28 +84,28 @@ class JoinBody(SettingsBody, forbid_unknown_fields=True, kw_only=True):
 
 
 class MemberBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Which member speaks."""
+    """The member that sends the request."""
 
     member_id: MemberId
-    generation: Annotated[Generation | None, doc("Checked if it is given.", 3)] = None
+    generation: Annotated[Generation | None, doc("Checked if present.", 3)] = None
 
 
 class PollQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which member reads, and how much."""
+    """The member that polls, and how many messages it takes."""
 
     member_id: MemberId
-    generation: Annotated[Generation | None, doc("Checked if it is given.")] = None
-    timeout: Annotated[Duration, doc("How long to wait for a first message, up to 60s.", "30s")] = (
-        30_000
-    )
+    generation: Annotated[Generation | None, doc("Checked if present.")] = None
+    timeout: Annotated[
+        Duration, doc("How long to wait for the first message, up to 60s.", "30s")
+    ] = 30_000
     limit: Limit = 100
     visibility: Annotated[
         Duration | None,
-        doc("How long the messages are this member's, up to 12h; as the group says, if left out."),
+        doc("The visibility timeout, up to 12h; the group's if omitted."),
     ] = None
     rewind: Annotated[
         bool,
-        doc("Of log groups: read again from the committed offsets, after an answer got lost."),
+        doc("Log groups: read again from the committed offsets, after a lost response."),
     ] = False
     encoding: OutEncoding = "auto"
 
@@ -113,44 +114,42 @@ class PollQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class MemberAnswer(msgspec.Struct):
-    """A member's place in its group, after what it has just said."""
+    """The assignment of a member."""
 
     member_id: str
     generation: Generation
-    state: Annotated[str, doc("Of the group.", "Stable")]
-    protocol: Annotated[str, doc("How partitions are handed over.", PROTOCOL)]
+    state: Annotated[str, doc("State of the group.", "Stable")]
+    protocol: Annotated[str, doc("The rebalance protocol.", PROTOCOL)]
     partitions: PartitionsByTopic
-    added: Annotated[dict[str, list[int]], doc("New since the last answer.", {"orders": [2]})]
-    revoked: Annotated[dict[str, list[int]], doc("Gone since the last answer.", {})]
-    partitions_to_revoke: Annotated[
-        dict[str, list[int]], doc("To be finished with, and acknowledged with `revoke`.", {})
+    added: Annotated[
+        dict[str, list[int]], doc("Assigned since the last response.", {"orders": [2]})
     ]
-    rebalance_required: Annotated[bool, doc("Partitions are changing hands.")]
-    revocation_timeout_ms: Annotated[int, doc("How long `revoke` may take.", 60_000)]
-    heartbeat_interval_ms: Annotated[int, doc("How often to send one.", 5000)]
+    revoked: Annotated[dict[str, list[int]], doc("Revoked since the last response.", {})]
+    partitions_to_revoke: Annotated[dict[str, list[int]], doc("To be released with `revoke`.", {})]
+    rebalance_required: Annotated[bool, doc("A rebalance is in progress.")]
+    revocation_timeout_ms: Annotated[int, doc("Time limit of `revoke`.", 60_000)]
+    heartbeat_interval_ms: Annotated[int, doc("Heartbeat interval.", 5000)]
 
 
 class JoinAnswer(MemberAnswer):
-    """The place of a new member."""
+    """The assignment of a new member."""
 
-    members: Annotated[list[str], doc("Everyone in the group.", ["worker-1-5f0c"])]
-    assignment: Annotated[str, doc("How the group works.", "exclusive")]
-    settings: Annotated[SettingsShape | None, doc("Of a queue group.")]
-    leader_id: Annotated[str | None, doc("Always null: the broker assigns, no member leads.")] = (
-        None
-    )
+    members: Annotated[list[str], doc("All members of the group.", ["worker-1-5f0c"])]
+    assignment: Annotated[str, doc("The mode of the group.", "exclusive")]
+    settings: Annotated[SettingsShape | None, doc("Queue groups only.")]
+    leader_id: Annotated[str | None, doc("Always null: the broker assigns partitions.")] = None
 
 
 class Left(msgspec.Struct):
-    """A member that is gone."""
+    """A member that has left."""
 
     member_id: str
 
 
 class PollAnswer(msgspec.Struct):
-    """Messages for a member."""
+    """Messages delivered to a member."""
 
     generation: Generation
     messages: list[PolledMessage]
-    next_offsets: Annotated[OffsetsByTopic, doc("What to commit once they are processed.")]
+    next_offsets: Annotated[OffsetsByTopic, doc("The offsets to commit after processing.")]
     partitions: PartitionsByTopic

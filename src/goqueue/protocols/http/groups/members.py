@@ -60,10 +60,10 @@ class MemberRoutes:
 
     @route("POST", "/groups/{group}/join", tag=_TAG)
     async def join(self, path: GroupPath, body: JoinBody, request: Request) -> JoinAnswer:
-        """Become a member, of a queue group unless `assignment` says `log`.
+        """Join a group: a queue group unless `assignment` is `log`.
 
-        A group that is not there is made, with the settings that the body names. One that is there
-        keeps its own: see `PUT /groups/{group}/settings`.
+        A new group is created with the settings in the body. An existing one keeps its own: see
+        `PUT /groups/{group}/settings`.
         """
         return await self._join(path.group, body, request)
 
@@ -71,7 +71,7 @@ class MemberRoutes:
     async def join_cooperative(
         self, path: GroupPath, body: JoinBody, request: Request
     ) -> JoinAnswer:
-        """Become a member that acknowledges revocations."""
+        """Join a group as a member that acknowledges revocations."""
         body.acknowledge_revocations = True
         return await self._join(path.group, body, request)
 
@@ -122,7 +122,7 @@ class MemberRoutes:
             )
         if said := body.said():
             raise FieldError(
-                f"{said[0]} is of queue groups: a log group hands nothing out for a while",
+                f"{said[0]} is a setting of queue groups: log groups have no visibility timeout",
                 field=said[0],
                 expected="nothing, or another assignment than log",
             )
@@ -146,9 +146,9 @@ class MemberRoutes:
     @route("POST", "/groups/{group}/heartbeat", tag=_TAG)
     @route("POST", "/groups/{group}/heartbeat/cooperative", tag=_TAG)
     async def heartbeat(self, path: GroupPath, body: MemberBody) -> MemberAnswer:
-        """Stay a member, and hear what has changed.
+        """Send a heartbeat; returns changes of the assignment.
 
-        Without a `generation` it tells a member that has lost track where it is.
+        Without a `generation`, a member that lost its state gets its current assignment.
         """
         member = _owner(find_member(self._broker, path.group, body))
         if isinstance(member, QueueMember):
@@ -160,7 +160,7 @@ class MemberRoutes:
 
     @route("POST", "/groups/{group}/revoke", tag=_TAG)
     async def revoke(self, path: GroupPath, body: MemberBody) -> MemberAnswer:
-        """Say that `partitions_to_revoke` are finished with; others may have them now."""
+        """Release `partitions_to_revoke`, so that other members get them."""
         member = _owner(find_member(self._broker, path.group, body))
         if isinstance(member, QueueMember):
             return MemberAnswer(**self._place(member))
@@ -171,7 +171,7 @@ class MemberRoutes:
     @route("POST", "/groups/{group}/leave", tag=_TAG)
     @route("POST", "/groups/{group}/leave/cooperative", tag=_TAG)
     async def leave(self, path: GroupPath, body: MemberBody) -> Left:
-        """Stop being a member; partitions and messages are free for others at once."""
+        """Leave a group; its partitions and messages go to other members at once."""
         member = find_member(self._broker, path.group, body)
         if isinstance(member, QueueMember):
             await self._queue_members.leave(member)

@@ -40,9 +40,10 @@ class OffsetRoutes(BrokerRoutes):
 
     @route("POST", "/groups/{group}/offsets", tag=_TAG)
     async def commit(self, path: GroupPath, body: CommitBody) -> Committed:
-        """Note how far partitions are read. A member may do so for its own partitions only.
+        """Commit offsets. A member may commit its own partitions only.
 
-        In a queue group this acknowledges every message before the offsets, whoever has it.
+        In a queue group this acknowledges every message below the offsets,
+        also those of other members.
         """
         offsets = self._checked(path.group, body)
         if body.member_id is None:
@@ -122,7 +123,7 @@ class OffsetRoutes(BrokerRoutes):
 
     @route("POST", "/groups/{group}/offsets/reset", tag=_TAG)
     async def reset(self, path: GroupPath, body: ResetBody) -> ResetAnswer:
-        """Let a group without members read on elsewhere; with `dry_run`, only say where."""
+        """Reset the committed offsets of a group without members."""
         changes = await reset_offsets(
             self._broker,
             path.group,

@@ -29,9 +29,9 @@ class QueueSettingsRoutes:
 
     @route("PUT", "/groups/{group}/settings", tag="groups")
     async def change(self, path: GroupPath, body: SettingsBody) -> SettingsAnswer:
-        """Change the settings of a queue group, from now on.
+        """Change the settings of a queue group.
 
-        What is left out stays as it is. Messages that members have keep their deadlines.
+        Omitted settings stay as they are. Messages in flight keep their visibility timeouts.
         """
         changes = body.changes(self._queues.group(path.group).settings)
         if changes:

@@ -28,7 +28,7 @@ _Lane: TypeAlias = Literal["critical", "high", "normal", "low", "background"]
 
 
 class SettingsBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The settings of a queue group; whatever is left out stays as it is."""
+    """The settings of a queue group; omitted ones stay as they are."""
 
     visibility_timeout: Annotated[
         Duration | None,
@@ -39,16 +39,16 @@ class SettingsBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ] = None
     max_deliveries: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=MAX_DELIVERIES)] | None,
-        doc("After so many failed deliveries a message is dead-lettered.", 3),
+        doc("After this many failed deliveries a message is dead-lettered.", 3),
     ] = None
     backoff: Annotated[
         Duration | None,
         doc("Before the first redelivery of a message that was returned; doubles each time.", "1s"),
     ] = None
-    max_backoff: Annotated[Duration | None, doc("It doubles no further.", "60s")] = None
+    max_backoff: Annotated[Duration | None, doc("Upper bound of the back-off.", "60s")] = None
     max_unacked: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=MAX_QUEUE_COUNT)] | None,
-        doc("How many messages a member may have at once.", 1000),
+        doc("Unacknowledged messages that a member may hold.", 1000),
     ] = None
     max_waiting: Annotated[
         Annotated[int, msgspec.Meta(ge=0, le=MAX_QUEUE_COUNT)] | None,
@@ -59,13 +59,14 @@ class SettingsBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ] = None
     weights: Annotated[
         dict[_Lane, _Weight] | list[_Weight] | None,
-        doc("What share each lane gets: some by name, or all five in order.", EXAMPLE_WEIGHTS),
+        doc("The weight of each lane: some by name, or all five in order.", EXAMPLE_WEIGHTS),
     ] = None
     starvation_timeout: Annotated[
-        Duration | None, doc("A lane that got no turn for so long gets one; 0 is never.", "30s")
+        Duration | None,
+        doc("A lane that waits this long is served out of turn; 0 disables it.", "30s"),
     ] = None
     dead_letters: Annotated[
-        bool | None, doc("Whether dead messages are kept in `{topic}.dlq`.")
+        bool | None, doc("Whether dead-lettered messages are stored in `{topic}.dlq`.")
     ] = None
 
     def said(self) -> list[str]:
@@ -91,7 +92,7 @@ class SettingsBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
                 found[name] = value
         if found.get("visibility_ms") == 0:
             raise FieldError(
-                "visibility_timeout is 0: nobody would ever have a message",
+                "visibility_timeout is 0, expected at least 1 ms",
                 field="visibility_timeout",
                 expected="at least 1 ms",
             )
@@ -114,15 +115,19 @@ class SettingsShape(msgspec.Struct):
 
     visibility_timeout: Annotated[int, doc("The visibility timeout.", 30_000)]
     max_deliveries: Annotated[
-        int, doc("After so many failed deliveries a message is dead-lettered.", 3)
+        int, doc("After this many failed deliveries a message is dead-lettered.", 3)
     ]
     backoff: Annotated[int, doc("Before the first retry; doubles each time.", 1000)]
-    max_backoff: Annotated[int, doc("It doubles no further.", 60_000)]
-    max_unacked: Annotated[int, doc("How many messages a member may have at once.", 1000)]
-    max_waiting: Annotated[int, doc("How many of a partition may wait for a retry.", 10_000)]
-    weights: Annotated[dict[str, int], doc("What share each lane gets.", EXAMPLE_WEIGHTS)]
-    starvation_timeout: Annotated[int, doc("How long a lane may get no turn.", 30_000)]
-    dead_letters: Annotated[bool, doc("Whether dead messages are kept in `{topic}.dlq`.")]
+    max_backoff: Annotated[int, doc("Upper bound of the back-off.", 60_000)]
+    max_unacked: Annotated[int, doc("Unacknowledged messages that a member may hold.", 1000)]
+    max_waiting: Annotated[int, doc("Messages of a partition that may wait for a retry.", 10_000)]
+    weights: Annotated[dict[str, int], doc("The weight of each lane.", EXAMPLE_WEIGHTS)]
+    starvation_timeout: Annotated[
+        int, doc("How long a lane may wait before it is served out of turn.", 30_000)
+    ]
+    dead_letters: Annotated[
+        bool, doc("Whether dead-lettered messages are stored in `{topic}.dlq`.")
+    ]
 
 
 def settings_shape(settings: QueueSettings) -> SettingsShape:

@@ -38,44 +38,44 @@ class HeaderOut(msgspec.Struct, omit_defaults=True):
 
 
 class MessageOut(msgspec.Struct):
-    """A message that was read."""
+    """A message."""
 
     topic: str
     partition: PartitionNumber
     offset: Offset
     timestamp: Milliseconds
-    key: Annotated[str | None, doc("Null if it has none.", "customer-7")]
-    value: Annotated[str | None, doc("Null is a tombstone.", '{"id": 1}')]
+    key: Annotated[str | None, doc("Null if there is none.", "customer-7")]
+    value: Annotated[str | None, doc("Null for a tombstone.", '{"id": 1}')]
     headers: list[HeaderOut]
-    encoding: Annotated[Encoding, doc("How `value` is written.", "text")] = "text"
-    key_encoding: Annotated[Encoding, doc("How `key` is written.", "text")] = "text"
-    priority: Annotated[str, doc("The lane that it waits in.", "normal")] = "normal"
+    encoding: Annotated[Encoding, doc("Encoding of `value`.", "text")] = "text"
+    key_encoding: Annotated[Encoding, doc("Encoding of `key`.", "text")] = "text"
+    priority: Annotated[str, doc("The priority lane.", "normal")] = "normal"
 
 
 class PolledMessage(MessageOut):
-    """A message that a member of a group was handed.
+    """A message delivered to a member of a group.
 
-    In a log group nothing more is said of it; in a queue group it is the member's for a while.
+    In a queue group it has a receipt, and a visibility timeout.
     """
 
-    delivery_count: Annotated[int | None, doc("How often it was delivered.", 1)] = None
+    delivery_count: Annotated[int | None, doc("The delivery count.", 1)] = None
     receipt_handle: Annotated[
         str | None,
-        doc("What to acknowledge it with.", "orders:0:42:1:00c0ffee00c0ffee"),
+        doc("The handle for acknowledgements.", "orders:0:42:1:00c0ffee00c0ffee"),
     ] = None
-    visible_until: Annotated[Milliseconds | None, doc("From then on it may be redelivered.")] = None
+    visible_until: Annotated[Milliseconds | None, doc("End of the visibility timeout.")] = None
 
 
 class PurgedPartition(msgspec.Struct):
-    """Where a partition begins now."""
+    """The new log start offset of a partition."""
 
     partition: int
     earliest_offset: int
-    removed: Annotated[int, doc("Offsets that cannot be read any more.", 40)]
+    removed: Annotated[int, doc("Deleted offsets.", 40)]
 
 
 class PurgedTopic(msgspec.Struct):
-    """What is gone."""
+    """What was deleted."""
 
     topic: str
     removed: int
@@ -83,19 +83,19 @@ class PurgedTopic(msgspec.Struct):
 
 
 class ReadAnswer(msgspec.Struct):
-    """Messages in their order, and where to go on."""
+    """Messages in order, and the next offset."""
 
     messages: list[MessageOut]
-    next_offset: Annotated[int, doc("The offset to ask for next.", 43)]
-    high_watermark: Annotated[int, doc("Messages below can be read.", 120)]
-    earliest_offset: Annotated[int, doc("The first message that is still there.", 0)]
+    next_offset: Annotated[int, doc("The offset of the next request.", 43)]
+    high_watermark: Annotated[int, doc("High watermark.", 120)]
+    earliest_offset: Annotated[int, doc("Log start offset.", 0)]
 
 
 class RangeAnswer(msgspec.Struct):
-    """Messages of several partitions, merged by time."""
+    """Messages of all partitions, merged by time."""
 
     messages: list[MessageOut]
-    next: Annotated[str | None, doc("The `cursor` to go on with; null at the end.")]
+    next: Annotated[str | None, doc("The `cursor` of the next request; null at the end.")]
 
 
 def message_out(message: StoredMessage, *, force_base64: bool = False) -> MessageOut:
@@ -169,29 +169,31 @@ def _name(name: str) -> str:
 class HeaderIn(msgspec.Struct, forbid_unknown_fields=True):
     """A header of a message to be published."""
 
-    name: Annotated[str, doc("The same name may occur several times.", "source")]
-    value: Annotated[str | None, doc("Null is a header without a value.", "web")]
-    encoding: Annotated[Encoding, doc("How `value` is written.", "text")] = "text"
+    name: Annotated[str, doc("A name may occur several times.", "source")]
+    value: Annotated[str | None, doc("Null for a header without a value.", "web")]
+    encoding: Annotated[Encoding, doc("Encoding of `value`.", "text")] = "text"
 
 
 class MessageIn(msgspec.Struct, forbid_unknown_fields=True):
     """A message to be published."""
 
-    value: Annotated[str | None, doc("Null is a tombstone.", '{"id": 1}')]
-    key: Annotated[str | None, doc("Messages of a key keep their order.", "customer-7")] = None
-    headers: Annotated[
-        dict[str, str] | list[HeaderIn], doc("Texts by name, or a list.", {"source": "web"})
-    ] = []
-    partition: Annotated[
-        int | None, doc("If left out, the key chooses, or the message's turn.")
+    value: Annotated[str | None, doc("Null for a tombstone.", '{"id": 1}')]
+    key: Annotated[
+        str | None, doc("Messages with the same key go to one partition, in order.", "customer-7")
     ] = None
-    timestamp: Annotated[Time | None, doc("Now, if left out.")] = None
-    encoding: Annotated[Encoding, doc("How `value` is written.", "text")] = "text"
-    key_encoding: Annotated[Encoding, doc("How `key` is written.", "text")] = "text"
-    delay: Annotated[Duration | None, doc("Nobody sees it before that.", "15m")] = None
-    deliver_at: Annotated[Time | None, doc("The same as a time; one that has passed is now.")] = (
+    headers: Annotated[
+        dict[str, str] | list[HeaderIn], doc("An object of texts, or a list.", {"source": "web"})
+    ] = []
+    partition: Annotated[int | None, doc("By key hash, or round-robin, if omitted.")] = None
+    timestamp: Annotated[Time | None, doc("The current time if omitted.")] = None
+    encoding: Annotated[Encoding, doc("Encoding of `value`.", "text")] = "text"
+    key_encoding: Annotated[Encoding, doc("Encoding of `key`.", "text")] = "text"
+    delay: Annotated[Duration | None, doc("The message is delivered after this delay.", "15m")] = (
         None
     )
+    deliver_at: Annotated[
+        Time | None, doc("The same as a point in time; a past one means now.")
+    ] = None
     deliver_at_camel: Annotated[Time | None, doc("Another name for `deliver_at`.")] = msgspec.field(
         name="deliverAt", default=None
     )
@@ -199,7 +201,9 @@ class MessageIn(msgspec.Struct, forbid_unknown_fields=True):
         str | int | None,
         doc("critical, high, normal, low or background, or 0 to 4.", "high"),
     ] = None
-    ttl: Annotated[Duration | None, doc("For how long queue groups may hand it out.", "1h")] = None
+    ttl: Annotated[
+        Duration | None, doc("TTL: queue groups do not deliver the message after it.", "1h")
+    ] = None
 
 
 class PublishBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -209,33 +213,36 @@ class PublishBody(msgspec.Struct, forbid_unknown_fields=True):
         list[MessageIn], msgspec.Meta(min_length=1, max_length=MAX_PUBLISHED_MESSAGES)
     ]
     acks: Annotated[
-        Literal["all", "leader", "none"], doc("Who must have a message before the answer.", "all")
+        Literal["all", "leader", "none"],
+        doc("Which replicas must store a message before the response.", "all"),
     ] = "all"
 
 
 class PublishResult(msgspec.Struct, omit_defaults=True):
-    """What became of one message: its place, or why it has none."""
+    """The result of one message: its offset, or an error."""
 
-    status: Annotated[int, doc("200, or what a request with this message alone would get.", 200)]
+    status: Annotated[
+        int, doc("200, or the status that a request with this message alone would have.", 200)
+    ]
     partition: Annotated[int | None, doc("Where it is.", 0)] = None
-    offset: Annotated[int | None, doc("Where it is in the partition.", 42)] = None
-    timestamp: Annotated[int | None, doc("When it was published, in ms.", 1767225600000)] = None
-    priority: Annotated[str | None, doc("The lane that it waits in.", "normal")] = None
-    delayed: Annotated[bool | None, doc("Whether it waits until it is due.")] = None
+    offset: Annotated[int | None, doc("The offset.", 42)] = None
+    timestamp: Annotated[int | None, doc("The timestamp, in ms.", 1767225600000)] = None
+    priority: Annotated[str | None, doc("The priority lane.", "normal")] = None
+    delayed: Annotated[bool | None, doc("Whether the message is delayed.")] = None
     deliver_at: Annotated[int | None, doc("When a delayed message is due, in ms.")] = msgspec.field(
         name="deliverAt", default=None
     )
     id: Annotated[
         int | None,
-        doc("Of a delayed message, which has no place in the log yet; `offset` says the same."),
+        doc("Delayed messages: their id, which is also in `offset`; they have no log offset yet."),
     ] = None
-    code: Annotated[str | None, doc("Why it was refused, for programs.")] = None
-    error: Annotated[str | None, doc("Why it was refused, for people.")] = None
-    field: Annotated[str | None, doc("The field at fault.")] = None
-    retriable: Annotated[bool | None, doc("Whether it may be accepted later.")] = None
+    code: Annotated[str | None, doc("The error code, if it was refused.")] = None
+    error: Annotated[str | None, doc("The error message, if it was refused.")] = None
+    field: Annotated[str | None, doc("The invalid field.")] = None
+    retriable: Annotated[bool | None, doc("Whether a retry may succeed.")] = None
 
 
 class PublishAnswer(msgspec.Struct):
-    """One result for each message, in their order."""
+    """One result per message, in the order of the request."""
 
     results: list[PublishResult]

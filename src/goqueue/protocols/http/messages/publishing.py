@@ -52,8 +52,8 @@ class PublishRoutes:
     async def publish(self, path: TopicPath, body: PublishBody) -> PublishAnswer:
         """Publish messages.
 
-        The answer is 200 also when some were refused: look at the `status` of each. A request
-        that is itself at fault is refused as a whole, and nothing of it is stored.
+        The response is 200 even if some messages were refused: check the `status` of each. An
+        invalid request is refused as a whole, and nothing of it is stored.
         """
         now_ms = self._broker.clock.now_ms()
         given = _Given(now_ms)
@@ -145,7 +145,7 @@ def _due_ms(message: MessageIn, at: int, now_ms: int) -> int | None:
         return None
     if len(named) > 1:
         raise FieldError(
-            f"{' and '.join(named)} are two times: give one of them",
+            f"{' and '.join(named)} are both given: expected one of them",
             field=f"messages[{at}].{named[-1]}",
             expected="one of delay and deliver_at",
         )

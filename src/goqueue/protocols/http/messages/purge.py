@@ -17,12 +17,13 @@ _TAG: Final = "messages"
 
 
 class PurgeMessagesQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which messages; all, unless something narrower is said."""
+    """Which messages to delete; all by default."""
 
-    confirm: Annotated[bool, doc("That one is sure.")] = False
-    partition: Annotated[PartitionNumber | None, doc("Only this one.")] = None
+    confirm: Annotated[bool, doc("Must be true.")] = False
+    partition: Annotated[PartitionNumber | None, doc("Restrict to this one.")] = None
     before: Annotated[
-        Offset | None, doc("Messages below this offset; with a partition. All if left out.")
+        Offset | None,
+        doc("Delete messages below this offset; requires a partition. All if omitted."),
     ] = None
 
 
@@ -31,16 +32,18 @@ class PurgeRoutes(BrokerRoutes):
 
     @route("DELETE", "/topics/{topic}/messages", tag=_TAG)
     async def purge(self, path: TopicPath, query: PurgeMessagesQuery) -> PurgedTopic:
-        """Remove messages for good, up to an offset or all; `confirm=true` says that one is sure.
+        """Delete messages up to an offset, or all; requires `confirm=true`.
 
-        The topic stays, and its next message gets the offset that it would have got.
+        The topic stays, and its next offset does not change.
         """
         broker = self._broker
         topic = broker.topics.catalogue.topic(path.topic)
         if not query.confirm:
-            raise _refused("confirm", "this removes messages for good: say confirm=true", "true")
+            raise _refused(
+                "confirm", "this deletes messages permanently: confirm with confirm=true", "true"
+            )
         if query.before is not None and query.partition is None:
-            raise _refused("partition", "an offset is a place in one partition", "a partition")
+            raise _refused("partition", "an offset requires a partition", "a partition")
         numbers = range(topic.partition_count) if query.partition is None else [query.partition]
         places = [TopicPartition(topic.name, number) for number in numbers]
         starts = {each: broker.partitions.partition(each).log_start for each in places}

@@ -40,25 +40,27 @@ _TAG: Final = "messages"
 
 
 class ReadQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Where to read and how much; without a place, from the earliest message on."""
+    """Where to start and how much to read; from the earliest message by default."""
 
     offset: Annotated[
-        int | Literal["earliest", "latest"] | None, doc("The first message to read.", 0)
+        int | Literal["earliest", "latest"] | None, doc("The first offset to read.", 0)
     ] = None
-    time: Annotated[Time | None, doc("Read from the first message from then on.")] = None
+    time: Annotated[
+        Time | None, doc("Start at the first message with this timestamp or a later one.")
+    ] = None
     limit: Limit = 100
-    wait: Annotated[Duration, doc("How long to wait for a first message, up to 20s.", "0s")] = 0
+    wait: Annotated[Duration, doc("How long to wait for the first message, up to 20s.", "0s")] = 0
     encoding: OutEncoding = "auto"
 
 
 class RangeQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which stretch of time to read, and how much of it at once."""
+    """The time range to read, and the page size."""
 
-    from_time: Annotated[Time | None, doc("The beginning of the topic, if left out.")] = None
-    to_time: Annotated[Time | None, doc("The end of the topic as it is now, if left out.")] = None
-    partition: Annotated[PartitionNumber | None, doc("Only this one.")] = None
+    from_time: Annotated[Time | None, doc("The beginning of the topic if omitted.")] = None
+    to_time: Annotated[Time | None, doc("The current end of the topic if omitted.")] = None
+    partition: Annotated[PartitionNumber | None, doc("Restrict to this one.")] = None
     limit: Limit = 100
-    cursor: Annotated[str | None, doc("As the last answer gave it in `next`.")] = None
+    cursor: Annotated[str | None, doc("`next` of the last response.")] = None
     encoding: OutEncoding = "auto"
 
 
@@ -67,9 +69,9 @@ class MessageRoutes(BrokerRoutes):
 
     @route("GET", "/topics/{topic}/partitions/{partition}/messages", tag=_TAG)
     async def read(self, path: PartitionPath, query: ReadQuery) -> ReadAnswer:
-        """Read a partition from an offset or a time on.
+        """Read a partition from an offset or a time.
 
-        Nothing is kept about the reader: go on with `next_offset`.
+        Reads are stateless: continue at `next_offset`.
         """
         wait_ms = duration_ms(query.wait, "wait", at_most_ms=MAX_READ_WAIT_MS)
         partition_id = TopicPartition(path.topic, path.partition)
@@ -104,9 +106,9 @@ class MessageRoutes(BrokerRoutes):
 
     @route("GET", "/topics/{topic}/messages", tag=_TAG)
     async def read_range(self, path: TopicPath, query: RangeQuery) -> RangeAnswer:
-        """Read a topic across a stretch of time, all partitions merged by time.
+        """Read a time range of a topic, all partitions merged by time.
 
-        Go on with the `cursor` that the answer gives in `next`, until it is null.
+        Continue with `next` of the response as `cursor`, until it is null.
         """
         broker = self._broker
         begin = None if query.from_time is None else time_ms(query.from_time, "from_time")
@@ -130,7 +132,7 @@ def _position(query: ReadQuery) -> Position:
     if query.time is not None:
         if query.offset is not None:
             raise FieldError(
-                "offset and time are two places: give one of them",
+                "offset and time are both given: expected one of them",
                 field="time",
                 location="query",
                 expected="an offset or a time",
@@ -152,9 +154,9 @@ def _spans(cursor: str) -> list[Span]:
             spans.append(Span(int(number), int(start), int(end)))
     except ValueError as error:
         raise FieldError(
-            "cursor is not one that an answer has given",
+            "cursor is not a cursor of an earlier response",
             field="cursor",
             location="query",
-            expected="`next` of the last answer",
+            expected="`next` of the last response",
         ) from error
     return spans

@@ -40,29 +40,28 @@ Needle: TypeAlias = Annotated[str, msgspec.Meta(max_length=_MAX_NEEDLE)]
 
 
 class SearchQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which messages; all of it together. With a `cursor`, the same has to be said again."""
+    """Filters, all of which must match. Repeat them with a `cursor`."""
 
-    partition: Annotated[PartitionNumber | None, doc("Only this one.")] = None
-    offset: Annotated[
-        Offset | None, doc("Begin here, and go where `direction` says; with a partition.")
-    ] = None
-    start: Annotated[Time | None, doc("From then on.")] = None
-    end: Annotated[Time | None, doc("Before then.")] = None
-    key: Annotated[Needle | None, doc("In the key.", "customer-7")] = None
+    partition: Annotated[PartitionNumber | None, doc("Restrict to this one.")] = None
+    offset: Annotated[Offset | None, doc("Start offset; requires a partition.")] = None
+    start: Annotated[Time | None, doc("Inclusive.")] = None
+    end: Annotated[Time | None, doc("Exclusive.")] = None
+    key: Annotated[Needle | None, doc("Text of the key.", "customer-7")] = None
     key_match: Annotated[
         Literal["contains", "exact"],
-        doc("Whether the key may hold more; ASCII letters in either case then.", "contains"),
+        doc("`contains` ignores the case of ASCII letters.", "contains"),
     ] = "contains"
     text: Annotated[
-        Needle | None, doc("In the value or a header; ASCII letters in either case.", "refund")
+        Needle | None,
+        doc("Text in the value or a header, ignoring the case of ASCII letters.", "refund"),
     ] = None
-    direction: Annotated[Direction, doc("Which come first.", "newest")] = "newest"
+    direction: Annotated[Direction, doc("The order of the results.", "newest")] = "newest"
     limit: Annotated[int, doc("The most messages to return.", 50, ge=1, le=MAX_SEARCH_RESULTS)] = 50
-    cursor: Annotated[str | None, doc("As the last answer gave it.")] = None
+    cursor: Annotated[str | None, doc("From the last response.")] = None
 
 
 class DecodedOut(msgspec.Struct):
-    """A value read with the schema that it names."""
+    """A value decoded with its schema."""
 
     schema_id: int
     subject: str | None
@@ -72,23 +71,25 @@ class DecodedOut(msgspec.Struct):
 
 
 class FoundMessage(MessageOut, kw_only=True):
-    """A message that was found; what is longer than 64 KB is cut."""
+    """A matching message; fields over 64 KB are truncated."""
 
-    timestamp_type: Annotated[Literal["create", "append"], doc("Who gave it its time.", "create")]
-    size_bytes: Annotated[int, doc("Key, value and headers.", 120)]
-    trace_id: Annotated[str | None, doc("Where it is traced, this is its trace.")] = None
-    truncated: Annotated[bool, doc("Something of it was cut; read it to have it whole.")] = False
+    timestamp_type: Annotated[Literal["create", "append"], doc("Type of the timestamp.", "create")]
+    size_bytes: Annotated[int, doc("Size of key, value and headers.", 120)]
+    trace_id: Annotated[str | None, doc("The trace id, if the message is traced.")] = None
+    truncated: Annotated[
+        bool, doc("Whether a field was truncated; read the message to get all of it.")
+    ] = False
     decoded: DecodedOut | None = None
-    decode_error: Annotated[str | None, doc("Why its schema does not fit.")] = None
+    decode_error: Annotated[str | None, doc("Why the value could not be decoded.")] = None
 
 
 class SearchAnswer(msgspec.Struct):
-    """Messages, and how to look on."""
+    """Matching messages, and the cursor of the next page."""
 
     messages: list[FoundMessage]
-    cursor: Annotated[str | None, doc("To look on with; null at the end.")]
-    complete: Annotated[bool, doc("Everything was looked at.")]
-    scanned: Annotated[int, doc("Messages that were looked at for this answer.", 1200)]
+    cursor: Annotated[str | None, doc("The cursor of the next request; null at the end.")]
+    complete: Annotated[bool, doc("Whether the search has reached the end.")]
+    scanned: Annotated[int, doc("Messages examined by this request.", 1200)]
 
 
 class SearchRoutes(BrokerRoutes):
@@ -96,11 +97,11 @@ class SearchRoutes(BrokerRoutes):
 
     @route("GET", "/topics/{topic}/search", tag=_TAG)
     async def search(self, path: TopicPath, query: SearchQuery) -> SearchAnswer:
-        """Look through a topic, by partition, offset, time, key and text.
+        """Search a topic by partition, offset, time, key and text.
 
-        One request looks at a bounded stretch, so it may find fewer messages than there are, or
-        none: look on with the `cursor` until the answer is `complete`. Without anything to look
-        for, the newest messages come at once, however many there are.
+        One request examines a bounded range, so it may return fewer messages than match, or none:
+        continue with the `cursor` until the response is `complete`. Without filters the newest
+        messages are returned at once.
         """
         broker = self._broker
         topic = broker.topics.catalogue.topic(path.topic)
@@ -148,7 +149,7 @@ class SearchRoutes(BrokerRoutes):
             return spans
         if query.partition is None:
             raise FieldError(
-                "an offset is a place in one partition: say which",
+                "an offset requires a partition",
                 field="partition",
                 location="query",
                 expected="a partition, beside the offset",
@@ -176,10 +177,10 @@ def _cursor(rest: list[Span], direction: Direction) -> str:
 def _spans(cursor: str, direction: Direction, topic: Topic) -> list[Span]:
     if cursor[:1] != direction[0] or not _CURSOR.fullmatch(cursor, 1):
         raise FieldError(
-            "cursor is not one that an answer to the same question has given",
+            "cursor is not a cursor of an earlier response with the same filters",
             field="cursor",
             location="query",
-            expected="`cursor` of the last answer",
+            expected="`cursor` of the last response",
         )
     parts = (re.split("[:-]", part) for part in cursor[1:].split(","))
     spans = {int(number): Span(int(number), int(first), int(end)) for number, first, end in parts}

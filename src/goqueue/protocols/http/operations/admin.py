@@ -23,16 +23,16 @@ _TAG: Final = "admin"
 class CompactBody(msgspec.Struct, forbid_unknown_fields=True):
     """What to compact."""
 
-    partitions: Annotated[list[int] | None, doc("All, if left out.", [0])] = None
-    dry_run: Annotated[bool, doc("Only say what there is to be done.")] = False
+    partitions: Annotated[list[int] | None, doc("All if omitted.", [0])] = None
+    dry_run: Annotated[bool, doc("Return the plan without compacting.")] = False
 
 
 class CompactedPartition(msgspec.Struct):
-    """What one pass did; of a dry run, what it would look at."""
+    """The result of one compaction; for a dry run, its plan."""
 
     partition: int
-    dirty_ratio: Annotated[float, doc("How much of the sealed segments no pass has seen.", 0.6)]
-    due: Annotated[bool, doc("Whether the broker would compact it by itself.")]
+    dirty_ratio: Annotated[float, doc("Dirty bytes of the sealed segments.", 0.6)]
+    due: Annotated[bool, doc("Whether the partition is due for compaction.")]
     bytes_before: int
     bytes_after: int | None
     records_before: int | None
@@ -49,16 +49,18 @@ class CompactAnswer(msgspec.Struct):
 
 
 class ScalingStatus(msgspec.Struct):
-    """Whether partitions are being added."""
+    """Whether the topic is being grown."""
 
     topic: str
-    in_progress: Annotated[bool, doc("Partitions are being added at this moment.")]
+    in_progress: Annotated[bool, doc("Whether partitions are being added now.")]
     num_partitions: int
-    target_partitions: Annotated[int | None, doc("How many it will have; null: none are added.")]
+    target_partitions: Annotated[
+        int | None, doc("The new partition count; null if none are being added.")
+    ]
 
 
 class Coordinator(msgspec.Struct):
-    """One partition of the topic that holds the groups, and who leads it."""
+    """One partition of the offsets topic, and its leader."""
 
     partition: int
     node_id: int
@@ -89,7 +91,7 @@ class AdminRoutes:
 
     @route("POST", "/admin/topics/{topic}/compact", tag=_TAG)
     async def compact(self, path: TopicPath, body: CompactBody) -> CompactAnswer:
-        """Compact a topic now: of each key, only the newest message stays."""
+        """Compact a topic now, to the newest message of each key."""
         broker = self._node.broker
         topic = broker.topics.catalogue.topic(path.topic)
         if not topic.settings.compacts:
@@ -141,7 +143,7 @@ class AdminRoutes:
     @route("GET", "/admin/topics/{topic}/scaling-status", tag=_TAG)
     @route("GET", "/admin/scaling/{topic}", tag=_TAG)
     async def scaling(self, path: TopicPath) -> ScalingStatus:
-        """Whether a topic is being given partitions."""
+        """Whether partitions are being added to a topic."""
         broker = self._node.broker
         topic = broker.topics.catalogue.topic(path.topic)
         target = broker.topic_changes.growing.get(topic.name)
@@ -149,7 +151,7 @@ class AdminRoutes:
 
     @route("GET", "/admin/coordinators", tag=_TAG)
     async def coordinators(self) -> Coordinators:
-        """Which node coordinates which groups."""
+        """List the group coordinators."""
         broker = self._node.broker
         count = broker.topics.catalogue.topic(OFFSETS_TOPIC).partition_count
         groups = [0] * count
@@ -166,7 +168,7 @@ class AdminRoutes:
 
     @route("GET", "/admin/coordinators/groups/{group}", tag=_TAG)
     async def coordinator_of(self, path: GroupPath) -> GroupCoordinatorAnswer:
-        """Which node coordinates a group."""
+        """Find the coordinator of a group."""
         broker = self._node.broker
         number = broker.groups.shard_number(path.group)
         return GroupCoordinatorAnswer(path.group, OFFSETS_TOPIC, number, broker.settings.node_id)

@@ -101,9 +101,9 @@ class ConsoleRoutes:
 
     @route("GET", "/", tag=_TAG, is_page=True, answers={307: "text/plain"})
     async def root(self, request: Request) -> Response:
-        """Whoever names this server and no path is led to the console."""
+        """Redirect to the console."""
         if request.raw_path != b"/":
-            raise NoSuchPathError("there is nothing here; /docs says what there is")
+            raise NoSuchPathError("no resource at this path; /docs lists the API")
         where = (("location", "/console"), ("cache-control", "no-cache"))
         return Response(HTTPStatus.TEMPORARY_REDIRECT, b"/console\n", "text/plain", where)
 
@@ -115,7 +115,7 @@ class ConsoleRoutes:
         answers={200: "text/html", 304: "text/html"},
     )
     async def index(self, request: Request) -> Response:
-        """The console: a page to watch and to administer this server with a browser."""
+        """The web console."""
         page = self._assets.get(_INDEX)
         if page is None:
             raise UnavailableError("this installation was built without the console")
@@ -130,7 +130,7 @@ class ConsoleRoutes:
         answers={200: "*/*", 304: "*/*"},
     )
     async def page(self, path: ConsolePath, request: Request) -> Response:
-        """A file of the console, or its page, which finds out by itself what the path means."""
+        """A file of the console, or its page for any other path."""
         asset = self._assets.get(path.page)
         if asset is not None:
             return _answer(asset, request)

@@ -40,7 +40,7 @@ _HEADERS: Final = (("cache-control", "no-store"), ("x-accel-buffering", "no"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventSettings:
-    """How often clients hear something, and how many there may be."""
+    """Intervals and limits of event streams."""
 
     look_s: float = 2.0
     """Between two overviews, and between two looks for changes."""
@@ -150,7 +150,9 @@ class EventHub:
         """
         limit = self.settings.max_streams
         if len(self._listeners) >= limit:
-            raise OverloadedError(f"{limit} streams of events are open already: try again soon")
+            raise OverloadedError(
+                f"{limit} event streams are open, which is the limit: retry later"
+            )
 
     async def parts(self, wanted: frozenset[str], *, again: bool) -> AsyncGenerator[bytes]:
         """The events of one stream; a client that reconnects may have missed any change."""
@@ -196,7 +198,7 @@ class EventHub:
             try:
                 self._tell_changes()
             except Exception:  # noqa: BLE001 - streams go on, whatever one look has met
-                _log.exception("no look at the node; it is tried again")
+                _log.exception("the overview could not be refreshed, retrying")
 
     def _tell_changes(self) -> None:
         seen = self._look()
@@ -217,7 +219,7 @@ class EventHub:
 
 
 class EventQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """What to hear of."""
+    """Which events to send."""
 
     topics: Annotated[
         str | None,
@@ -236,10 +238,10 @@ class EventRoutes:
 
     @route("GET", "/events", tag=_TAG, polls=True, answers={200: "text/event-stream"})
     async def events(self, query: EventQuery, request: Request) -> Stream:
-        """Server-sent events for as long as somebody listens.
+        """Stream server-sent events until the client disconnects.
 
-        `overview` has what `GET /overview` answers, every two seconds; `changed` has a `kind`, such
-        as `topic` or `group`, when a list of these has changed.
+        `overview` has the response of `GET /overview`, every two seconds; `changed` has a `kind`,
+        such as `topic` or `group`, when a list of these has changed.
         """
         wanted = _wanted(query.topics)
         self._hub.check_room()
@@ -254,7 +256,7 @@ def _wanted(topics: str | None) -> frozenset[str]:
     wanted = frozenset(each.strip() for each in topics.split(",") if each.strip())
     if not wanted or not wanted <= every:
         raise FieldError(
-            "topics names something else than what can be listened to",
+            "topics names an unknown kind of event",
             field="topics",
             location="query",
             expected=f"some of {', '.join(sorted(every))}",

@@ -15,7 +15,7 @@ _TAG: Final = "admin"
 
 
 class MaintenanceRoutes:
-    """What stops by itself, and goes on when it is told to."""
+    """Maintenance: retention and TTL."""
 
     def __init__(self, broker: Broker) -> None:
         self._guard = broker.clock_guard
@@ -30,7 +30,7 @@ class MaintenanceRoutes:
 
     @route("POST", "/admin/maintenance/resume", tag=_TAG)
     async def resume_maintenance(self) -> MaintenanceResumed:
-        """Accept the wall clock's time; retention and TTL go on by it, also with what seems old."""
+        """Accept the wall clock's time and resume retention and TTL."""
         jump = self._guard.resume()
         return MaintenanceResumed(jump is not None, _jumped(jump))
 

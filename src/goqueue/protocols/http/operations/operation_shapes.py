@@ -11,25 +11,25 @@ from goqueue.protocols.http.api.shapes import Milliseconds, doc
 
 
 class Health(msgspec.Struct):
-    """How the server is."""
+    """The health of the server."""
 
     status: Annotated[str, doc("`ok`, or `failing`.", "ok")]
     timestamp: Milliseconds
     clock: Annotated[
         str,
-        doc("`ok`, or that the wall clock has jumped, which stops retention and TTL.", "ok"),
+        doc("`ok`, or a wall clock jump that has stopped retention and TTL.", "ok"),
     ] = "ok"
-    storage: Annotated[str, doc("`ok`, or why messages cannot be stored.", "ok")] = "ok"
+    storage: Annotated[str, doc("`ok`, or the reason why messages cannot be stored.", "ok")] = "ok"
 
 
 class Status(msgspec.Struct):
-    """That it is so."""
+    """A status."""
 
     status: str
 
 
 class Summary(msgspec.Struct):
-    """How much there is."""
+    """Totals."""
 
     node_id: int
     cluster_id: str
@@ -37,19 +37,19 @@ class Summary(msgspec.Struct):
     topic_count: int
     partition_count: int
     size_bytes: int
-    failed_partitions: Annotated[list[str], doc("Those that refuse to be published to.", [])]
+    failed_partitions: Annotated[list[str], doc("Partitions that refuse appends.", [])]
 
 
 class Readiness(msgspec.Struct, omit_defaults=True):
-    """Whether clients should be sent here."""
+    """Readiness."""
 
     status: str
-    checks: Annotated[dict[str, str] | None, doc("Each is `ok`, or says what is not.")] = None
+    checks: Annotated[dict[str, str] | None, doc("`ok`, or the problem, by check.")] = None
     broker: Summary | None = None
 
 
 class Version(msgspec.Struct):
-    """What exactly runs here."""
+    """Version of the server and its runtime."""
 
     version: str
     record_codec: str
@@ -59,34 +59,32 @@ class Version(msgspec.Struct):
 
 
 class TopicStats(msgspec.Struct):
-    """How much there is of one topic."""
+    """Totals of one topic."""
 
     partition_count: int
     size_bytes: int
-    offset_span: Annotated[int, doc("Offsets that can be read.", 120)]
-    internal: Annotated[bool, doc("The broker keeps its own state here.")]
-    published_per_s: Annotated[float, doc("Messages, over the last minute.", 12.5)]
-    failed_partitions: Annotated[int, doc("Those that refuse to be published to.", 0)]
+    offset_span: Annotated[int, doc("Messages that can be read.", 120)]
+    internal: Annotated[bool, doc("Whether the topic is internal.")]
+    published_per_s: Annotated[float, doc("Messages per second, over the last minute.", 12.5)]
+    failed_partitions: Annotated[int, doc("Partitions that refuse appends.", 0)]
 
 
 class Stats(Summary):
-    """How much there is, in all and by topic."""
+    """Totals of the node and of each topic."""
 
     topics: dict[str, TopicStats]
 
 
 class MaintenanceStatus(msgspec.Struct):
-    """Whether anything is deleted by its age."""
+    """Whether retention and TTL are running."""
 
-    status: Annotated[str, doc("`running`, or `stopped` by a jump of the wall clock.", "running")]
+    status: Annotated[str, doc("`running`, or `stopped` by a wall clock jump.", "running")]
     reason: Annotated[str | None, doc("Why it is stopped, and what to do.")] = None
-    clock_jump_ms: Annotated[
-        int, doc("How far the wall clock is from where it should be; 0 when it has not jumped.", 0)
-    ] = 0
+    clock_jump_ms: Annotated[int, doc("Size of the wall clock jump; 0 when there is none.", 0)] = 0
 
 
 class MaintenanceResumed(msgspec.Struct):
-    """That retention and TTL go on."""
+    """Retention and TTL are running again."""
 
     resumed: Annotated[bool, doc("Whether they were stopped.")]
     accepted_jump_ms: Annotated[int, doc("The jump of the wall clock that was accepted.", 0)]
@@ -99,6 +97,6 @@ class PipelineList(msgspec.Struct):
 
 
 class PipelineRemoved(msgspec.Struct):
-    """What was forgotten."""
+    """The pipeline that was removed."""
 
     removed: str

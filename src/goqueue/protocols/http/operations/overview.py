@@ -33,10 +33,10 @@ _STEP_MS: Final = round(STEP_S * 1000)
 
 
 class HealthOut(msgspec.Struct):
-    """Whether all is well."""
+    """The state of the node."""
 
     status: Annotated[str, doc("ready, degraded, read_only or stopping.", "ready")]
-    checks: Annotated[dict[str, str], doc("Each is `ok`, or says what is not.")]
+    checks: Annotated[dict[str, str], doc("`ok`, or the problem, by check.")]
 
 
 class LatenciesOut(msgspec.Struct):
@@ -56,17 +56,17 @@ class DiskOut(msgspec.Struct):
 
 
 class ProcessOut(msgspec.Struct):
-    """The server's own process; null is what nobody can tell."""
+    """The server process; null where a value is not available."""
 
     rss_bytes: int | None
-    loop_lag_ms: Annotated[float, doc("At its worst, in the last half minute or so.", 1.5)]
+    loop_lag_ms: Annotated[float, doc("Worst value of the last 30 to 60 seconds.", 1.5)]
     open_files: int | None
     max_open_files: int | None
-    gc_pause_ms: Annotated[float, doc("All collections together, since the start.", 12.5)]
+    gc_pause_ms: Annotated[float, doc("Sum of all collections since the start.", 12.5)]
 
 
 class Overview(msgspec.Struct):
-    """The node at one moment, and its last half hour."""
+    """The current state of the node, and the history of its last half hour."""
 
     at: Milliseconds
     node_id: int
@@ -83,7 +83,7 @@ class Overview(msgspec.Struct):
 
 
 class GroupHistory(msgspec.Struct):
-    """How a group got on: one number for each step, the last one of the moment `at`."""
+    """The history of a group: one value per step, the last one at `at`."""
 
     group: str
     step_ms: int
@@ -92,10 +92,10 @@ class GroupHistory(msgspec.Struct):
     committed_per_s: list[float | None]
     published_per_s: list[float | None]
     oldest_age_ms: Annotated[
-        int | None, doc("Of the oldest message that it is not done with; null if there is none.")
+        int | None, doc("Age of the oldest unconsumed message; null if there is none.")
     ]
     time_to_drain_ms: Annotated[
-        int | None, doc("Until nothing is left; null if nobody can tell, or never.")
+        int | None, doc("Estimated time to catch up; null if unknown, or never.")
     ]
 
 
@@ -193,17 +193,17 @@ class OverviewRoutes:
 
     @route("GET", "/overview", tag=_TAG, answers={200: Overview})
     async def overview(self) -> Response:
-        """Everything that a first page shows: rates, latency, totals, what needs attention.
+        """The overview page: rates, latency, totals, alerts.
 
-        Made anew once a second at most.
+        Refreshed at most once a second.
         """
         return Response(200, await self._source.read())
 
     @route("GET", "/groups/{group}/history", tag=_TAG)
     async def group(self, path: GroupPath) -> GroupHistory:
-        """How a group got on in the last half hour.
+        """The history of a group over the last half hour.
 
-        Kept for the 200 groups in which something happened last; of others the lines are empty.
+        Stored for the 200 most recently active groups; empty for others.
         """
         broker = self._node.broker
         view_group(broker, path.group)

@@ -24,9 +24,9 @@ class PipelinePath(msgspec.Struct, frozen=True):
 
 
 class PipelineBody(PipelineFields, kw_only=True, frozen=True):
-    """What a driver says of its pipeline; what is not known here is left out."""
+    """The report of a driver; unknown fields are ignored."""
 
-    name: Annotated[str | None, doc("As in the path.")] = None
+    name: Annotated[str | None, doc("Same as in the path.")] = None
     interval_ms: Annotated[
         int, doc("How often it reports.", 10_000, ge=100, le=_LONGEST_INTERVAL_MS)
     ] = 10_000
@@ -39,8 +39,8 @@ class PipelineRoutes(BrokerRoutes):
     async def put(self, path: PipelinePath, body: PipelineBody) -> PipelineReport:
         """Report the progress of a pipeline, in place of the last report.
 
-        Drivers do so every `interval_ms`. A pipeline that runs, and of which nothing was heard for
-        three intervals, is `lost`.
+        Drivers report every `interval_ms`. A running pipeline without a report for three intervals
+        is `lost`.
         """
         if body.name not in {None, path.name}:
             raise FieldError(
@@ -52,7 +52,7 @@ class PipelineRoutes(BrokerRoutes):
 
     @route("GET", "/pipelines", tag=_TAG)
     async def list(self) -> PipelineList:
-        """Every pipeline that has reported of itself, with its newest report."""
+        """List the pipelines with their newest reports."""
         return PipelineList(self._broker.pipelines.all())
 
     @route("GET", "/pipelines/{name}", tag=_TAG)
@@ -62,6 +62,6 @@ class PipelineRoutes(BrokerRoutes):
 
     @route("DELETE", "/pipelines/{name}", tag=_TAG)
     async def delete(self, path: PipelinePath) -> PipelineRemoved:
-        """Forget a pipeline. One that still runs is back with its next report."""
+        """Remove a pipeline. A running one reappears with its next report."""
         await self._broker.pipelines.delete(path.name)
         return PipelineRemoved(path.name)

@@ -38,23 +38,23 @@ _STATS: Final = "statistics"
 
 
 class ReadyQuery(msgspec.Struct):
-    """How much to say."""
+    """Level of detail."""
 
-    verbose: Annotated[bool, doc("Say why.")] = False
+    verbose: Annotated[bool, doc("Include the checks.")] = False
 
 
 class ProbeRoutes:
-    """Small answers that need no permission."""
+    """Probes and totals."""
 
     def __init__(self, node: ServedNode) -> None:
         self._node = node
 
     @route("GET", "/health", tag=_HEALTH, answers={200: Health, 503: Health})
     async def health(self) -> Response:
-        """Whether messages can be stored, and what time it is here.
+        """Whether messages can be stored, and the server's time.
 
-        503 when the disk is full or has refused a write; `/healthz` says only that somebody
-        answers.
+        503 when the disk is full or has refused a write; `/healthz` only reports that the server
+        responds.
         """
         broker, storage = self._node.broker, await storage_check(self._node)
         clock = broker.clock_guard.stopped() or "ok"
@@ -64,19 +64,19 @@ class ProbeRoutes:
 
     @route("GET", "/healthz", tag=_HEALTH)
     async def alive(self) -> Status:
-        """Liveness: this very answer shows that the event loop turns."""
+        """Liveness: the event loop responds."""
         return Status("ok")
 
     @route("GET", "/livez", tag=_HEALTH)
     async def started(self) -> Status:
-        """Whether the start is complete."""
+        """Startup: whether the start has completed."""
         if not self._node.is_started:
             raise StoppingError("the server is starting")
         return Status("ok")
 
     @route("GET", "/readyz", tag=_HEALTH, answers={200: Readiness, 503: Readiness})
     async def ready(self, query: ReadyQuery) -> Response:
-        """Whether clients should be sent here; with `?verbose=true`, why."""
+        """Readiness; with `?verbose=true`, by check."""
         checks = {
             "node": "ok" if self._node.is_ready else "starting or stopping",
             "metadata": await metadata_check(self._node),
@@ -92,7 +92,7 @@ class ProbeRoutes:
 
     @route("GET", "/version", tag=_HEALTH)
     async def version(self) -> Version:
-        """What exactly runs here."""
+        """Version of the server and its runtime."""
         from goqueue.records import IMPLEMENTATION  # noqa: PLC0415 - named where it is used
 
         loop = type(asyncio.get_running_loop())
@@ -106,7 +106,7 @@ class ProbeRoutes:
 
     @route("GET", "/stats", tag=_STATS)
     async def stats(self) -> Stats:
-        """How much there is, in all and by topic."""
+        """Totals of the node and of each topic."""
         broker = self._node.broker
         rates = broker.history.published_per_s()
         topics = {}
@@ -139,7 +139,7 @@ class ProbeRoutes:
     async def metrics(self, request: Request) -> Response:
         """Every metric, in the text format that the client prefers."""
         if self._node.metrics is None:
-            raise UnavailableError("metrics are turned off")
+            raise UnavailableError("metrics are disabled")
         reading = await self._node.metrics.read_in_turns()
         content_type, body = await asyncio.to_thread(_as_text, reading, request.header(b"accept"))
         return Response(HTTPStatus.OK, body, content_type)

@@ -47,27 +47,27 @@ _Status = Literal[
     "error",
 ]
 """`error` is another word for `failed`."""
-_Limit = Annotated[int, doc("At most so many.", 100, ge=1, le=MAX_LISTED_TRACES)]
+_Limit = Annotated[int, doc("The most traces to return.", 100, ge=1, le=MAX_LISTED_TRACES)]
 _MaybeMs = Annotated[int, doc("In milliseconds.", 250, ge=0, le=2**53)]
 
 
 class RecentQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """How many are wanted."""
+    """Paging."""
 
     limit: _Limit = LIMIT
 
 
 class SearchQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which traces are wanted; everything that is said must hold."""
+    """Filters, all of which must match."""
 
-    topic: Annotated[str | None, doc("Something happened there.", "orders")] = None
-    partition: Annotated[int | None, doc("Something happened there.", 0)] = None
-    consumer_group: Annotated[str | None, doc("It did something.", "billing")] = None
-    start: Annotated[Time | None, doc("Something happened from then on.")] = None
-    end: Annotated[Time | None, doc("Something happened before then.")] = None
-    status: Annotated[_Status | None, doc("How the message is doing.", "completed")] = None
-    min_duration: Annotated[_MaybeMs | None, doc("Took at least so many milliseconds.")] = None
-    max_duration: Annotated[_MaybeMs | None, doc("Took at most so many milliseconds.")] = None
+    topic: Annotated[str | None, doc("An event of the trace has this value.", "orders")] = None
+    partition: Annotated[int | None, doc("An event of the trace has this value.", 0)] = None
+    consumer_group: Annotated[str | None, doc("The consumer of an event.", "billing")] = None
+    start: Annotated[Time | None, doc("An event at this time or later.")] = None
+    end: Annotated[Time | None, doc("An event before this time.")] = None
+    status: Annotated[_Status | None, doc("The status of the message.", "completed")] = None
+    min_duration: Annotated[_MaybeMs | None, doc("Minimum duration, in milliseconds.")] = None
+    max_duration: Annotated[_MaybeMs | None, doc("Maximum duration, in milliseconds.")] = None
     limit: _Limit = LIMIT
 
 
@@ -92,12 +92,12 @@ class TraceRoutes:
 
     @route("GET", "/traces", tag=_TAG)
     async def recent(self, query: RecentQuery) -> TraceList:
-        """The traces to which something happened last."""
+        """List the traces with the most recent events."""
         return _listed(await self._traces.search(TraceQuery(limit=query.limit)))
 
     @route("GET", "/traces/search", tag=_TAG)
     async def search(self, query: SearchQuery) -> TraceList:
-        """Traces by what is known of them."""
+        """Search traces."""
         return _listed(
             await self._traces.search(
                 TraceQuery(
@@ -116,7 +116,7 @@ class TraceRoutes:
 
     @route("GET", "/traces/stats", tag=_TAG)
     async def stats(self) -> TraceStatsAnswer:
-        """How much is traced, and where it goes."""
+        """Statistics of tracing."""
         found = self._traces.stats(len(self._tracer.index))
         return TraceStatsAnswer(
             found.is_on,
@@ -131,14 +131,14 @@ class TraceRoutes:
 
     @route("GET", "/traces/{id}", tag=_TAG)
     async def show(self, path: TracePath) -> TraceOut:
-        """Everything that happened to one message."""
+        """Describe a trace."""
         if not is_trace_id(path.id):
             raise UnknownTraceError("a trace has an id of 32 hexadecimal digits")
         return _shown(await self._traces.get(path.id))
 
     @route("GET", "/topics/{topic}/partitions/{partition}/messages/{offset}/trace", tag=_TAG)
     async def of_message(self, path: MessagePath) -> TraceOut:
-        """Everything that happened to the message at a place."""
+        """Describe the trace of the message at an offset."""
         return _shown(await self._traces.of_message(path.topic, path.partition, path.offset))
 
 

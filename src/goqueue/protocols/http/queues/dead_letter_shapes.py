@@ -29,71 +29,75 @@ _REASONS: Final = f"{', '.join(_KNOWN[:-1])} or {_KNOWN[-1]}."
 
 
 class LettersQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which dead letters are wanted."""
+    """Filters of dead letters."""
 
     limit: Limit = 100
-    skip: Annotated[int, doc("So many of those that are meant are left out.", 0, ge=0)] = 0
+    skip: Annotated[int, doc("Matching letters to skip.", 0, ge=0)] = 0
     reason: Annotated[str | None, doc(_REASONS, "REJECTED")] = None
-    group: Annotated[GroupName | None, doc("In which they died.")] = None
-    since: Annotated[Time | None, doc("Died from then on.")] = None
-    until: Annotated[Time | None, doc("Died before then.")] = None
+    group: Annotated[GroupName | None, doc("The consumer group.")] = None
+    since: Annotated[Time | None, doc("Dead-lettered at this time or later.")] = None
+    until: Annotated[Time | None, doc("Dead-lettered before this time.")] = None
 
 
 class LetterLine(msgspec.Struct):
     """One dead letter in a list."""
 
-    partition: Annotated[int, doc("Of the dead-letter topic.", 0)]
-    offset: Annotated[int, doc("In the dead-letter topic.", 3)]
-    key: Annotated[str | None, doc("Null if it has none.", "customer-7")]
+    partition: Annotated[int, doc("Partition of the dead-letter topic.", 0)]
+    offset: Annotated[int, doc("Offset in the dead-letter topic.", 3)]
+    key: Annotated[str | None, doc("Null if there is none.", "customer-7")]
     key_encoding: Encoding
-    preview: Annotated[str | None, doc("The beginning of the value.", '{"id": 1}')]
+    preview: Annotated[str | None, doc("Preview of the value.", '{"id": 1}')]
     preview_encoding: Encoding
-    size_bytes: Annotated[int, doc("Of the whole value.", 9)]
-    source_topic: Annotated[str | None, doc("Where it came from.", "orders")]
+    size_bytes: Annotated[int, doc("Size of the whole value.", 9)]
+    source_topic: Annotated[str | None, doc("The original topic.", "orders")]
     source_partition: int | None
     source_offset: int | None
     source_timestamp: Milliseconds | None
-    group: Annotated[str | None, doc("In which it died.", "billing")]
-    member: Annotated[str | None, doc("Who had it last.", "worker-1-5f0c")]
+    group: Annotated[str | None, doc("The consumer group.", "billing")]
+    member: Annotated[str | None, doc("The last member that it was delivered to.", "worker-1-5f0c")]
     reason: Annotated[str | None, doc(_REASONS, "REJECTED")]
     error: Annotated[str | None, doc("The last error.", "no such customer")]
-    deliveries: Annotated[int | None, doc("How often it was tried.", 3)]
+    deliveries: Annotated[int | None, doc("Deliveries before it was dead-lettered.", 3)]
     first_delivery: Milliseconds | None
     last_delivery: Milliseconds | None
     died_at: Milliseconds
-    redriven_count: Annotated[int, doc("How often it was redriven before.", 0)]
-    priority: Annotated[str, doc("The lane that it waits in after a redrive.", "normal")]
+    redriven_count: Annotated[int, doc("Earlier redrives.", 0)]
+    priority: Annotated[str, doc("The priority lane after a redrive.", "normal")]
 
 
 class LetterDetail(LetterLine):
-    """One dead letter, whole."""
+    """One dead letter with value and headers."""
 
-    value: Annotated[str | None, doc("Null is a tombstone.", '{"id": 1}')]
+    value: Annotated[str | None, doc("Null for a tombstone.", '{"id": 1}')]
     encoding: Encoding
-    headers: Annotated[list[HeaderOut], doc("As they were before it died.")]
-    is_redriven: Annotated[bool, doc("It was redriven; it is not listed any more.")]
+    headers: Annotated[list[HeaderOut], doc("The original headers.")]
+    is_redriven: Annotated[bool, doc("Whether it was redriven; redriven letters are not listed.")]
 
 
 class LetterList(msgspec.Struct):
     """Dead letters that have not been redriven, by partition and offset."""
 
-    topic: Annotated[str, doc("Where they came from.", "orders")]
-    dead_letter_topic: Annotated[str | None, doc("Null if there never was one.", "orders.dlq")]
-    total: Annotated[int, doc("All that have not been redriven, whatever is asked for.", 12)]
+    topic: Annotated[str, doc("The original topic.", "orders")]
+    dead_letter_topic: Annotated[str | None, doc("Null if there is none.", "orders.dlq")]
+    total: Annotated[
+        int, doc("All letters that have not been redriven, regardless of the filters.", 12)
+    ]
     letters: list[LetterLine]
 
 
 class BoxLine(msgspec.Struct):
     """A topic with a dead-letter topic."""
 
-    topic: Annotated[str, doc("Where the letters came from.", "orders")]
-    dead_letter_topic: Annotated[str, doc("Where they are.", "orders.dlq")]
+    topic: Annotated[str, doc("The original topic.", "orders")]
+    dead_letter_topic: Annotated[str, doc("The dead-letter topic.", "orders.dlq")]
     total: Annotated[int, doc("Letters that have not been redriven.", 12)]
-    newest_at: Annotated[Milliseconds | None, doc("When the last one came; null: none is left.")]
+    newest_at: Annotated[
+        Milliseconds | None, doc("When the newest letter was dead-lettered; null if none is left.")
+    ]
 
 
 class BoxList(msgspec.Struct):
-    """Every topic that has dead letters, or had some."""
+    """Topics with a dead-letter topic."""
 
     topics: list[BoxLine]
 
@@ -103,30 +107,32 @@ class BoxList(msgspec.Struct):
 
 LettersIn = Annotated[
     TopicName | None,
-    doc("The topic that holds the letters; the dead-letter topic, if left out."),
+    doc("The topic that holds the letters; the dead-letter topic if omitted."),
 ]
 
 
 class FilterBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Which letters are meant; everything that is said must hold."""
+    """Filters, all of which must match."""
 
     reason: Annotated[str | None, doc(_REASONS, "REJECTED")] = None
-    group: Annotated[GroupName | None, doc("In which they died.")] = None
+    group: Annotated[GroupName | None, doc("The consumer group.")] = None
     key: Annotated[str | None, doc("The whole key.", "customer-7")] = None
-    key_encoding: Annotated[Encoding, doc("How `key` is written.", "text")] = "text"
-    since: Annotated[Time | None, doc("Died from then on.")] = None
-    until: Annotated[Time | None, doc("Died before then.")] = None
+    key_encoding: Annotated[Encoding, doc("Encoding of `key`.", "text")] = "text"
+    since: Annotated[Time | None, doc("Dead-lettered at this time or later.")] = None
+    until: Annotated[Time | None, doc("Dead-lettered before this time.")] = None
     offsets: Annotated[
         dict[PartitionNumber, list[Offset]] | None,
-        doc("Only these, by partition of the dead-letter topic.", {"0": [3, 4]}),
+        doc("Offset ranges by partition of the dead-letter topic.", {"0": [3, 4]}),
     ] = None
 
 
 class RedriveBody(msgspec.Struct, forbid_unknown_fields=True):
     """Which letters are redriven, and how fast."""
 
-    to: Annotated[TopicName | None, doc("Another topic; where they came from, if left out.")] = None
-    filter: Annotated[FilterBody, doc("All, if left out.")] = msgspec.field(
+    to: Annotated[TopicName | None, doc("Another target topic; the original topic if omitted.")] = (
+        None
+    )
+    filter: Annotated[FilterBody, doc("All if omitted.")] = msgspec.field(
         default_factory=FilterBody
     )
     limit: Annotated[
@@ -134,87 +140,88 @@ class RedriveBody(msgspec.Struct, forbid_unknown_fields=True):
     ] = None
     rate: Annotated[
         Annotated[float, msgspec.Meta(gt=0, le=MAX_REDRIVE_RATE)] | None,
-        doc("Messages a second.", 100),
+        doc("Messages per second.", 100),
     ] = None
-    dry_run: Annotated[bool, doc("Only count them.")] = False
+    dry_run: Annotated[bool, doc("Count the letters without redriving them.")] = False
     letters_in: LettersIn = None
     to_source: Annotated[
-        bool, doc("Each goes to the topic that its headers name, `to` if they name none.")
+        bool,
+        doc("Redrive each letter to the original topic in its headers, or to `to` without one."),
     ] = False
 
 
 class RedrivePath(msgspec.Struct, frozen=True):
     """A redrive in the path."""
 
-    id: Annotated[int, doc("As the answer to the request said it.", 1, ge=1)]
+    id: Annotated[int, doc("From the response that started the redrive.", 1, ge=1)]
 
 
 class RefusedLine(msgspec.Struct):
-    """A letter that its target refused."""
+    """A letter refused by its target topic."""
 
-    partition: Annotated[int, doc("Of the dead-letter topic.", 0)]
-    offset: Annotated[int, doc("In the dead-letter topic.", 3)]
-    to: Annotated[str, doc("The target.", "orders")]
+    partition: Annotated[int, doc("Partition of the dead-letter topic.", 0)]
+    offset: Annotated[int, doc("Offset in the dead-letter topic.", 3)]
+    to: Annotated[str, doc("The target topic.", "orders")]
     error: Annotated[str, doc("Why it was refused.")]
 
 
 class RedriveAnswer(msgspec.Struct):
-    """A redrive, under way or over."""
+    """A redrive."""
 
     id: int
-    topic: Annotated[str, doc("Where the letters came from.", "orders")]
-    to: Annotated[str, doc("Where they go.", "orders")]
+    topic: Annotated[str, doc("The original topic.", "orders")]
+    to: Annotated[str, doc("The target.", "orders")]
     dry_run: bool
     state: Annotated[str, doc("counting, running, done, cancelled or failed.", "running")]
-    total: Annotated[int, doc("Letters that are meant, once they are counted.", 12)]
-    done: Annotated[int, doc("Letters that have gone.", 5)]
-    failed: Annotated[int, doc("Letters that were refused; they stay.", 0)]
-    rate: Annotated[float, doc("Messages a second so far.", 99.5)]
-    error: Annotated[str | None, doc("Why letters were refused, or all of it failed.")]
+    total: Annotated[int, doc("Matching letters, after counting.", 12)]
+    done: Annotated[int, doc("Letters redriven.", 5)]
+    failed: Annotated[
+        int, doc("Letters refused by the target; they stay in the dead-letter queue.", 0)
+    ]
+    rate: Annotated[float, doc("Messages per second so far.", 99.5)]
+    error: Annotated[str | None, doc("The last error.")]
     started_at: Milliseconds
     ended_at: Milliseconds | None
-    targets: Annotated[dict[str, int], doc("Letters that have gone, by topic.", {"orders": 5})]
+    targets: Annotated[dict[str, int], doc("Letters redriven, by target topic.", {"orders": 5})]
     refused: Annotated[list[RefusedLine], doc("The first hundred letters that were refused.")]
 
 
 class RedriveList(msgspec.Struct):
-    """Redrives of this server since it started, the newest last."""
+    """Redrives since the server started, the newest last."""
 
     redrives: list[RedriveAnswer]
 
 
 class PurgeQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Whether one is sure."""
+    """Confirmation of a purge."""
 
-    confirm: Annotated[bool, doc("Must be true: what is removed is gone for good.")] = False
+    confirm: Annotated[bool, doc("Must be true: the letters are deleted permanently.")] = False
 
 
 class Purged(msgspec.Struct):
-    """What is gone."""
+    """What was deleted."""
 
     topic: str
     purged: Annotated[int, doc("Letters that had not been redriven.", 12)]
 
 
-LetterRange = Annotated[tuple[Offset, Offset], doc("The first, and the one behind the last.")]
+LetterRange = Annotated[tuple[Offset, Offset], doc("First offset, and last offset + 1.")]
 
 
 class MovedQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """From where on."""
+    """Start of the list."""
 
-    from_offset: Annotated[Offset, doc("Of the dead-letter topic.")] = 0
+    from_offset: Annotated[Offset, doc("Partition of the dead-letter topic.")] = 0
     letters_in: LettersIn = None
 
 
 class MovedAnswer(msgspec.Struct):
     """Letters of one partition that have been redriven."""
 
-    topic: Annotated[str, doc("Where they came from.", "orders")]
-    partition: Annotated[int, doc("Of the dead-letter topic.", 0)]
-    ranges: Annotated[
-        list[tuple[int, int]], doc("Offsets: the first, and behind the last.", [[3, 5]])
-    ]
-    next_offset: Annotated[int | None, doc("Ask again from here; null: that is all.", None)]
+    topic: Annotated[str, doc("The original topic.", "orders")]
+    partition: Annotated[int, doc("Partition of the dead-letter topic.", 0)]
+    ranges: Annotated[list[tuple[int, int]], doc("Offset ranges: first, and last + 1.", [[3, 5]])]
+    next_offset: Annotated[int | None, doc("Start of the next request; null at the end.", None)]
 
 
 class MovedBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -228,8 +235,8 @@ class MovedBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Noted(msgspec.Struct):
-    """What was not known before."""
+    """Newly recorded redriven letters."""
 
     topic: str
     partition: int
-    noted: Annotated[int, doc("Letters that were not known to be redriven.", 2)]
+    noted: Annotated[int, doc("Letters newly recorded as redriven.", 2)]

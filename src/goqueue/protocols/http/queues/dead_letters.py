@@ -63,7 +63,7 @@ class DeadLetterRoutes:
 
     @route("GET", "/dlq", tag=_TAG)
     async def list_boxes(self) -> BoxList:
-        """Every topic that has dead letters, or had some, and how many wait."""
+        """List dead-letter queues with their letter counts."""
         found = []
         for source in self._letters.sources():
             box = self._letters.topic(source)
@@ -75,7 +75,7 @@ class DeadLetterRoutes:
 
     @route("GET", "/topics/{topic}/dlq", tag=_TAG)
     async def list_letters(self, path: TopicPath, query: LettersQuery) -> LetterList:
-        """The dead letters of a topic that have not been redriven."""
+        """List the dead letters of a topic that have not been redriven."""
         box = self._letters.topic(path.topic)
         chosen = LetterFilter(
             reason=query.reason,
@@ -99,7 +99,7 @@ class DeadLetterRoutes:
 
     @route("GET", "/topics/{topic}/dlq/{partition}/{offset}", tag=_TAG)
     async def inspect(self, path: LetterPath) -> LetterDetail:
-        """One dead letter, whole."""
+        """One dead letter with value and headers."""
         partition = self._letters.partition(path.topic, path.partition)
         letter = await self._letters.get(partition, path.offset)
         value, encoding = text_of(letter.record.value)
@@ -113,10 +113,10 @@ class DeadLetterRoutes:
 
     @route("DELETE", "/topics/{topic}/dlq", tag=_TAG)
     async def purge(self, path: TopicPath, query: PurgeQuery) -> Purged:
-        """Remove all dead messages of a topic, for good; `confirm=true` says that one is sure."""
+        """Delete all dead letters of a topic; requires `confirm=true`."""
         if not query.confirm:
             raise FieldError(
-                "this removes every dead letter for good: say confirm=true",
+                "this deletes every dead letter permanently: confirm with confirm=true",
                 field="confirm",
                 location="query",
                 expected="true",
@@ -125,10 +125,10 @@ class DeadLetterRoutes:
 
     @route("POST", "/topics/{topic}/dlq/redrive", tag=_TAG, status=202)
     async def redrive(self, path: TopicPath, body: RedriveBody) -> RedriveAnswer:
-        """Publish dead letters again, to where they came from or elsewhere.
+        """Redrive dead letters to their original topic or to another one.
 
-        They go in the background: look at `GET /redrives/{id}`. A letter that was redriven is not
-        listed any more, and is redriven no second time.
+        The redrive runs in the background: see `GET /redrives/{id}`. A redriven letter is no longer
+        listed, and is not redriven again.
         """
         request = RedriveRequest(
             path.topic,
@@ -152,7 +152,7 @@ class DeadLetterRoutes:
 
     @route("GET", "/topics/{topic}/redriven/{partition}", tag=_TAG)
     async def list_moved(self, path: PartitionPath, query: MovedQuery) -> MovedAnswer:
-        """Which letters of a partition of the dead-letter topic have been redriven."""
+        """List the redriven letters of a partition of the dead-letter topic."""
         partition = self._letters.partition(path.topic, path.partition, query.letters_in)
         found = self._letters.moved(partition, query.from_offset, MAX_OFFSET_RANGES)
         following = found[-1][1] if len(found) >= MAX_OFFSET_RANGES else None
@@ -160,24 +160,24 @@ class DeadLetterRoutes:
 
     @route("POST", "/topics/{topic}/redriven/{partition}", tag=_TAG)
     async def note_moved(self, path: PartitionPath, body: MovedBody) -> Noted:
-        """Note that letters were redriven by other means: they are not listed or redriven again."""
+        """Record letters as redriven by other means; they are not listed or redriven again."""
         partition = self._letters.partition(path.topic, path.partition, body.letters_in)
         noted = await self._redrives.note_moved(path.topic, partition, body.ranges)
         return Noted(path.topic, path.partition, noted)
 
     @route("GET", "/redrives", tag=_TAG)
     async def list_redrives(self) -> RedriveList:
-        """Every redrive that this server remembers."""
+        """List recent redrives."""
         return RedriveList([self._answer(each) for each in self._redrives])
 
     @route("GET", "/redrives/{id}", tag=_TAG)
     async def progress(self, path: RedrivePath) -> RedriveAnswer:
-        """How far a redrive is."""
+        """Describe a redrive."""
         return self._answer(self._redrives.get(path.id))
 
     @route("DELETE", "/redrives/{id}", tag=_TAG)
     async def cancel(self, path: RedrivePath) -> RedriveAnswer:
-        """Let no more letters go; those that have gone stay gone."""
+        """Cancel a redrive; letters that were redriven stay redriven."""
         return self._answer(await self._redrives.cancel(path.id))
 
     def _answer(self, redrive: Redrive) -> RedriveAnswer:

@@ -30,28 +30,28 @@ _TAG: Final = "delayed messages"
 
 
 class DelayedQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which page is wanted."""
+    """Paging."""
 
     limit: Limit = 100
-    skip: Annotated[int, doc("So many are left out.", 0, ge=0, le=2**31 - 1)] = 0
+    skip: Annotated[int, doc("Messages to skip.", 0, ge=0, le=2**31 - 1)] = 0
 
 
 class DelayedPath(TopicPath, frozen=True):
     """A delayed message in the path."""
 
-    offset: Annotated[Offset, doc("The `id`, which is the `offset` that publish answered.", 168)]
+    offset: Annotated[Offset, doc("The `id`, which publish returned as `offset`.", 168)]
 
 
 class DelayedPlace(PartitionPath, frozen=True):
     """A delayed message and its partition in the path."""
 
-    offset: Annotated[Offset, doc("The `id`, which is the `offset` that publish answered.", 168)]
+    offset: Annotated[Offset, doc("The `id`, which publish returned as `offset`.", 168)]
 
 
 class TimelineQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """How finely."""
+    """Resolution of the timeline."""
 
-    buckets: Annotated[int, doc("So many steps of the same length.", 60, ge=1, le=1000)] = 60
+    buckets: Annotated[int, doc("Number of steps.", 60, ge=1, le=1000)] = 60
 
 
 class DelayedRoutes:
@@ -62,14 +62,14 @@ class DelayedRoutes:
 
     @route("GET", "/topics/{topic}/delayed", tag=_TAG)
     async def list_pending(self, path: TopicPath, query: DelayedQuery) -> DelayedList:
-        """The messages of a topic that wait until they are due."""
+        """List the pending delayed messages of a topic."""
         found = await self._delays.list(path.topic, query.limit, query.skip)
         total = self._delays.stats().pending_by_topic.get(path.topic, 0)
         return DelayedList(path.topic, total, [DelayedOut(**_fields(each)) for each in found])
 
     @route("GET", "/topics/{topic}/delayed/{offset}", tag=_TAG)
     async def show(self, path: DelayedPath) -> DelayedOut:
-        """One delayed message, and what became of it as long as that is known."""
+        """Describe a delayed message and its state."""
         return DelayedOut(**_fields(await self._delays.get(path.topic, path.offset)))
 
     @route("DELETE", "/topics/{topic}/delayed/{partition}/{offset}", tag=_TAG)
@@ -80,7 +80,7 @@ class DelayedRoutes:
 
     @route("GET", "/delay/stats", tag="statistics")
     async def stats(self) -> DelayStatsAnswer:
-        """How many delayed messages there were and are, and the wheel that turns under them."""
+        """Counts of delayed messages, and of the timing wheel."""
         found = self._delays.stats()
         wheel = found.wheel
         return DelayStatsAnswer(
@@ -102,7 +102,7 @@ class DelayedRoutes:
 
     @route("GET", "/delay/timeline", tag="statistics")
     async def timeline(self, query: TimelineQuery) -> TimelineAnswer:
-        """How many delayed messages are due when."""
+        """Number of delayed messages by due time."""
         return TimelineAnswer(*await self._delays.timeline(query.buckets))
 
 

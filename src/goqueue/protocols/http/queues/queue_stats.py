@@ -35,10 +35,10 @@ _TAG: Final = "statistics"
 
 
 class PriorityQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Whose lanes are wanted."""
+    """Filters."""
 
-    topic: Annotated[TopicName | None, doc("Only this one.")] = None
-    group: Annotated[GroupName | None, doc("Only this one.")] = None
+    topic: Annotated[TopicName | None, doc("Restrict to this one.")] = None
+    group: Annotated[GroupName | None, doc("Restrict to this one.")] = None
 
 
 class QueueStatsRoutes(BrokerRoutes):
@@ -46,7 +46,7 @@ class QueueStatsRoutes(BrokerRoutes):
 
     @route("GET", "/reliability/stats", tag=_TAG)
     async def reliability(self) -> ReliabilityStats:
-        """What became of the messages of queue groups, in all and by group."""
+        """Delivery counts of queue groups, in total and by group."""
         groups = {each.group_id: each for each in self._broker.queues if is_listed(each)}
         tallies = self._broker.measures.tallies
         return ReliabilityStats(
@@ -61,7 +61,7 @@ class QueueStatsRoutes(BrokerRoutes):
 
     @route("GET", "/priority/stats", tag=_TAG)
     async def priorities(self, query: PriorityQuery) -> PriorityStats:
-        """How the lanes of queue groups share the turns, and what waits in them."""
+        """Lanes of queue groups: deliveries, weights and waiting messages."""
         if query.topic is not None:
             self._broker.topics.catalogue.topic(query.topic)
         if query.group is not None:

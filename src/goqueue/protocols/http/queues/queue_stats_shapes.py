@@ -10,7 +10,7 @@ from goqueue.protocols.http.api.shapes import LANES, Milliseconds, doc
 
 
 class Verdicts(msgspec.Struct):
-    """What members said of messages, since this server started."""
+    """Acknowledgements since the server started."""
 
     acks: int
     nacks: int
@@ -20,7 +20,7 @@ class Verdicts(msgspec.Struct):
 
 
 class Visibility(msgspec.Struct):
-    """Messages that members have, and those that they kept for too long."""
+    """Messages in flight, and expired visibility timeouts."""
 
     tracked: Annotated[int, doc("In flight, or waiting for a retry.", 3)]
     in_flight: int
@@ -32,12 +32,12 @@ class Dead(msgspec.Struct):
     """Dead-lettered messages."""
 
     routed: Annotated[int, doc("Moved to a dead-letter topic.", 2)]
-    reasons: Annotated[dict[str, int], doc("How many by why.", {"REJECTED": 2})]
-    pending: Annotated[int, doc("On their way there.", 0)]
+    reasons: Annotated[dict[str, int], doc("By reason.", {"REJECTED": 2})]
+    pending: Annotated[int, doc("Being moved.", 0)]
 
 
 class GroupReliability(msgspec.Struct):
-    """What became of the messages of one group, or of all."""
+    """Delivery counts of one group, or of all."""
 
     delivered: Annotated[int, doc("Deliveries, redeliveries included.", 40)]
     acknowledgement: Verdicts
@@ -46,13 +46,13 @@ class GroupReliability(msgspec.Struct):
 
 
 class ReliabilityStats(msgspec.Struct):
-    """What became of messages, since this server started; what is in flight, now."""
+    """Delivery counts since the server started, and messages in flight now."""
 
     total: GroupReliability
     groups: dict[str, GroupReliability]
     expired: Annotated[dict[str, int], doc("Messages whose TTL expired, by topic.", {"orders": 1})]
     redriven: Annotated[
-        dict[str, int], doc("Dead letters published again, by where they came from.", {"orders": 2})
+        dict[str, int], doc("Dead letters redriven, by original topic.", {"orders": 2})
     ]
 
 
@@ -61,21 +61,21 @@ class PartitionLane(msgspec.Struct):
 
     ready: Annotated[int, doc("Ready to be delivered, counted up to 100000.", 7)]
     in_flight: int
-    oldest_offset: Annotated[int | None, doc("The first that could be delivered.", 42)]
-    oldest_timestamp: Annotated[Milliseconds | None, doc("When that was published.")]
+    oldest_offset: Annotated[int | None, doc("Offset of the first message that is ready.", 42)]
+    oldest_timestamp: Annotated[Milliseconds | None, doc("Its timestamp.")]
 
 
 class GroupLane(msgspec.Struct):
     """One lane of a group."""
 
-    weight: Annotated[int, doc("Its share of the turns.", 15)]
+    weight: Annotated[int, doc("The weight of the lane.", 15)]
     ready: int
     in_flight: int
     served: Annotated[int, doc("Messages delivered since this server started.", 120)]
     served_per_s: Annotated[
         float | None, doc("Over the last minute; null in the first seconds of a group.", 2.5)
     ]
-    boosts: Annotated[int, doc("How often it had to be saved from starving.", 0)]
+    boosts: Annotated[int, doc("Deliveries out of turn, by the starvation guard.", 0)]
     last_served: Annotated[Milliseconds | None, doc("Null before the first.")]
 
 
@@ -83,7 +83,7 @@ class GroupLanes(msgspec.Struct):
     """The lanes of one group, and of each partition that it reads."""
 
     mode: Annotated[str, doc("`exclusive` or `shared`.", "shared")]
-    starvation_timeout: Annotated[int, doc("In milliseconds; 0 is never.", 30_000)]
+    starvation_timeout: Annotated[int, doc("In milliseconds; 0 disables the guard.", 30_000)]
     lanes: Annotated[dict[str, GroupLane], doc("By priority.")]
     topics: Annotated[
         dict[str, dict[int, dict[str, PartitionLane]]], doc("By topic, partition and priority.")
@@ -91,7 +91,7 @@ class GroupLanes(msgspec.Struct):
 
 
 class PriorityStats(msgspec.Struct):
-    """How the lanes share the turns, by group."""
+    """Lanes by group."""
 
     priorities: Annotated[list[str], doc("The most urgent first.", LANES)]
     groups: dict[str, GroupLanes]

@@ -48,7 +48,7 @@ REGISTRY_CODES: Final[dict[type[GoQueueError], int]] = {
 
 
 class RegistryError(msgspec.Struct, frozen=True):
-    """What went wrong, as Confluent's registry says it."""
+    """An error in the format of Confluent's registry."""
 
     error_code: int
     message: str

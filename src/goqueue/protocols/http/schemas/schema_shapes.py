@@ -43,9 +43,9 @@ VersionText: TypeAlias = Annotated[
         extra_json_schema={"pattern": r"^(latest|-1|[1-9][0-9]{0,9})$"},
     ),
 ]
-Deleted: TypeAlias = Annotated[bool, doc("Also what was deleted, but not for ever.")]
-Offset: TypeAlias = Annotated[int, doc("How many to pass over.", 0, ge=0, le=2**31 - 1)]
-Limit: TypeAlias = Annotated[int, doc("How many at most; -1 is all.", -1, ge=-1, le=2**31 - 1)]
+Deleted: TypeAlias = Annotated[bool, doc("Include soft-deleted ones.")]
+Offset: TypeAlias = Annotated[int, doc("Number to skip.", 0, ge=0, le=2**31 - 1)]
+Limit: TypeAlias = Annotated[int, doc("Page size; -1 for all.", -1, ge=-1, le=2**31 - 1)]
 Form: TypeAlias = Annotated[
     str, doc("`serialized` for a Protobuf descriptor in base64, `resolved` for Avro.", "")
 ]
@@ -54,7 +54,7 @@ Form: TypeAlias = Annotated[
 class ReferenceShape(msgspec.Struct):
     """A part of a schema that is registered by itself."""
 
-    name: Annotated[str, doc("As the schema calls it.", "customer.proto")]
+    name: Annotated[str, doc("The name used in the schema.", "customer.proto")]
     subject: SubjectName
     version: Annotated[int, doc("Its version; -1 is the latest.", 1, ge=-1, le=MAX_VERSION)]
 
@@ -67,12 +67,14 @@ class SchemaIn(msgspec.Struct, rename="camel"):
         str | None, doc("AVRO, JSON or PROTOBUF. Left out: AVRO, under `/schemas/` JSON.", "AVRO")
     ] = None
     references: list[ReferenceShape] | None = None
-    metadata: Annotated[
-        dict[str, Any] | None, doc("Kept with the schema; another makes another schema.")
-    ] = None
-    rule_set: Annotated[dict[str, Any] | None, doc("Rules for clients; kept, not run.")] = None
-    id: Annotated[int, doc("In import mode.", ge=-1, le=MAX_VERSION)] | None = None
-    version: Annotated[int, doc("In import mode.", ge=-1, le=MAX_VERSION)] | None = None
+    metadata: Annotated[dict[str, Any] | None, doc("Metadata; part of the schema's identity.")] = (
+        None
+    )
+    rule_set: Annotated[dict[str, Any] | None, doc("Rules for clients; stored, not executed.")] = (
+        None
+    )
+    id: Annotated[int, doc("Import mode only.", ge=-1, le=MAX_VERSION)] | None = None
+    version: Annotated[int, doc("Import mode only.", ge=-1, le=MAX_VERSION)] | None = None
 
 
 class SchemaOut(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -84,7 +86,7 @@ class SchemaOut(msgspec.Struct, rename="camel", omit_defaults=True):
     metadata: dict[str, Any] | None = None
     rule_set: dict[str, Any] | None = None
     guid: Annotated[str | None, doc("The same in every registry.")] = None
-    max_id: Annotated[int | None, doc("The largest id, if asked for.")] = None
+    max_id: Annotated[int | None, doc("The largest id, if requested.")] = None
 
 
 class VersionOut(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -103,7 +105,7 @@ class VersionOut(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class Registered(msgspec.Struct):
-    """What a schema is known by."""
+    """The ids of a registered schema."""
 
     id: Annotated[int, doc("The same in all subjects.", 1)]
     version: Annotated[int, doc("Counts within the subject.", 1)]
@@ -118,10 +120,10 @@ class SubjectVersion(msgspec.Struct):
 
 
 class Verdict(msgspec.Struct, omit_defaults=True):
-    """Whether a schema could be the next one."""
+    """The result of a compatibility check."""
 
     is_compatible: bool
-    messages: Annotated[list[str], doc("Why not, if asked for with `verbose`.")] = []
+    messages: Annotated[list[str], doc("The incompatibilities, with `verbose`.")] = []
 
 
 class LevelIn(msgspec.Struct):
@@ -155,12 +157,12 @@ class ModeOut(msgspec.Struct):
 
 
 class RegistryStats(msgspec.Struct):
-    """How much the registry holds."""
+    """Counts of the registry."""
 
     subjects: int
     versions: int
     schemas: int
-    deleted_versions: Annotated[int, doc("Deleted, but not for ever.")]
+    deleted_versions: Annotated[int, doc("Soft-deleted.")]
     by_type: Annotated[dict[str, int], doc("Schemas by their type.", {"AVRO": 3})]
     next_id: int
 

@@ -56,7 +56,7 @@ class GuidPath(msgspec.Struct, frozen=True):
     guid: Annotated[
         str,
         doc(
-            "As it was answered when the schema was registered.",
+            "From the response to the registration.",
             "89791762-2336-4186-9674-299b90a802e2",
             extra_json_schema={"format": "uuid"},
         ),
@@ -70,7 +70,7 @@ class ReadSchema(msgspec.Struct, rename="camel"):
     subject: Annotated[
         str, doc("Only if this subject has it; `:.context:` for an id of a context.", "")
     ] = ""
-    fetch_max_id: Annotated[bool, doc("Also say the largest id.")] = False
+    fetch_max_id: Annotated[bool, doc("Include the largest id.")] = False
 
 
 class UsesQuery(msgspec.Struct):
@@ -87,7 +87,7 @@ class UsesQuery(msgspec.Struct):
 class ListSchemas(msgspec.Struct, rename="camel"):
     """Which schemas to list."""
 
-    subject_prefix: Annotated[str, doc("How the names of their subjects begin.", "orders")] = ""
+    subject_prefix: Annotated[str, doc("Prefix of the subjects.", "orders")] = ""
     deleted: Deleted = False
     latest_only: Annotated[bool, doc("Only the latest of each subject.")] = False
     offset: Offset = 0
@@ -95,15 +95,15 @@ class ListSchemas(msgspec.Struct, rename="camel"):
 
 
 class ScopeQuery(msgspec.Struct, rename="camel"):
-    """What to answer where a subject has no setting of its own."""
+    """Fallback for subjects without a setting of their own."""
 
-    default_to_global: Annotated[bool, doc("The setting that counts for it then.")] = False
+    default_to_global: Annotated[bool, doc("Return the global setting instead.")] = False
 
 
 class ModeQuery(msgspec.Struct):
     """How to set a mode."""
 
-    force: Annotated[bool, doc("Import also where there are schemas already.")] = False
+    force: Annotated[bool, doc("Allow import mode while schemas exist.")] = False
 
 
 class SchemaRoutes:
@@ -135,7 +135,7 @@ class SchemaRoutes:
 
     @registry("GET", "/schemas/stats")
     async def stats(self) -> RegistryStats:
-        """How much the registry holds."""
+        """Counts of the registry."""
         states = self._registry.contexts.by_context.values()
         subjects = [known for state in states for known in state.subjects.values()]
         versions = [each for known in subjects for each in known.values()]
@@ -172,7 +172,7 @@ class SchemaRoutes:
 
     @registry("GET", "/schemas/ids/{id}/schema", answers={200: REGISTRY_JSON})
     async def text(self, path: IdPath, query: ReadSchema) -> Response:
-        """A schema by its id, and nothing around it."""
+        """The text of a schema, by its id."""
         found = await self.schema(path, query)
         return Response(200, found.schema.encode(), REGISTRY_JSON)
 
@@ -216,7 +216,7 @@ class SchemaRoutes:
     async def contexts(self) -> list[str]:
         """The contexts that have subjects, and the default one, `.`.
 
-        Every path of the registry is there for each of them, below `/contexts/{context}`.
+        Every path of the registry also exists for each context, below `/contexts/{context}`.
         """
         return self._registry.contexts.used
 
@@ -234,7 +234,7 @@ class SchemaRoutes:
 
     @registry("DELETE", "/config")
     async def clear_level(self) -> LevelOut:
-        """Go back to BACKWARD; answers what it was."""
+        """Reset to BACKWARD; returns the old level."""
         found = await self._schemas.change(lambda known: removing.clear_level(known, None))
         return LevelOut(found)
 
@@ -252,7 +252,7 @@ class SchemaRoutes:
 
     @registry("DELETE", "/config/{subject}")
     async def clear_subject_level(self, path: SubjectPath) -> LevelOut:
-        """Let a subject follow the global level; answers what it was."""
+        """Remove the level of a subject; returns the old level."""
         found = await self._schemas.change(lambda known: removing.clear_level(known, path.name))
         return LevelOut(found)
 
@@ -275,7 +275,7 @@ class SchemaRoutes:
 
     @registry("DELETE", "/mode")
     async def clear_mode(self) -> ModeOut:
-        """Go back to READWRITE; answers what it was."""
+        """Reset to READWRITE; returns the old mode."""
         return ModeOut(await self._schemas.change(lambda known: removing.clear_mode(known, None)))
 
     @registry("GET", "/mode/{subject}")
@@ -292,7 +292,7 @@ class SchemaRoutes:
 
     @registry("DELETE", "/mode/{subject}")
     async def clear_subject_mode(self, path: SubjectPath) -> ModeOut:
-        """Let a subject follow the global mode; answers what it was."""
+        """Remove the mode of a subject; returns the old mode."""
         return ModeOut(
             await self._schemas.change(lambda known: removing.clear_mode(known, path.name))
         )

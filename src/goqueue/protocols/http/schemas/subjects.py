@@ -84,10 +84,10 @@ class ListSubjects(msgspec.Struct, rename="camel"):
     """Which subjects to list."""
 
     subject_prefix: Annotated[
-        str, doc("How their names begin; `:.context:` for those of a context.", "orders")
+        str, doc("Prefix of the names; `:.context:` for a context.", "orders")
     ] = ""
     deleted: Deleted = False
-    deleted_only: Annotated[bool, doc("Only what was deleted, but not for ever.")] = False
+    deleted_only: Annotated[bool, doc("Soft-deleted ones only.")] = False
     offset: Offset = 0
     limit: Limit = -1
 
@@ -96,7 +96,7 @@ class ListVersions(msgspec.Struct, rename="camel"):
     """Which versions to list."""
 
     deleted: Deleted = False
-    deleted_only: Annotated[bool, doc("Only what was deleted, but not for ever.")] = False
+    deleted_only: Annotated[bool, doc("Soft-deleted ones only.")] = False
     offset: Offset = 0
     limit: Limit = -1
 
@@ -111,7 +111,7 @@ class ReadVersion(msgspec.Struct):
 class RegisterQuery(msgspec.Struct):
     """How to register a schema."""
 
-    normalize: Annotated[bool, doc("The order of what has none does not count.")] = False
+    normalize: Annotated[bool, doc("Normalise the schema before comparing it.")] = False
 
 
 class LookupQuery(RegisterQuery):
@@ -124,13 +124,13 @@ class LookupQuery(RegisterQuery):
 class DeleteQuery(msgspec.Struct):
     """How to delete."""
 
-    permanent: Annotated[bool, doc("For ever; only what was deleted before.")] = False
+    permanent: Annotated[bool, doc("Hard delete; only after a soft delete.")] = False
 
 
 class CheckQuery(RegisterQuery):
     """How to check a schema."""
 
-    verbose: Annotated[bool, doc("Say why not.")] = False
+    verbose: Annotated[bool, doc("Include the incompatibilities.")] = False
 
 
 class ReferrersQuery(msgspec.Struct):
@@ -178,7 +178,7 @@ class SubjectRoutes:
 
     @registry("DELETE", "/subjects/{subject}")
     async def delete(self, path: SubjectPath, query: DeleteQuery) -> list[int]:
-        """Delete all versions of a subject; answers their numbers."""
+        """Delete all versions of a subject; returns their numbers."""
         return await self._schemas.change(
             partial(removing.delete_subject, subject=path.name, permanent=query.permanent)
         )
@@ -198,9 +198,9 @@ class SubjectRoutes:
     async def register(
         self, path: SubjectPath, query: RegisterQuery, body: SchemaIn, request: Request
     ) -> Registered:
-        """Make a schema the next version of a subject, unless it is a version already.
+        """Register a schema as the next version of a subject, unless it is registered already.
 
-        It must be compatible with earlier ones, as the subject's level says.
+        It must be compatible with earlier versions, by the level of the subject.
         """
         schema = schema_of(body, default_type(request))
         found = await self._schemas.change(
@@ -228,7 +228,7 @@ class SubjectRoutes:
 
     @registry("GET", "/subjects/{subject}/versions/{version}/schema", answers={200: REGISTRY_JSON})
     async def text(self, path: VersionPath, query: ReadVersion) -> Response:
-        """The schema of a version, and nothing around it."""
+        """The text of the schema of a version."""
         found = await self.version(path, query)
         return Response(200, found.schema.encode(), REGISTRY_JSON)
 
@@ -243,7 +243,7 @@ class SubjectRoutes:
 
     @registry("DELETE", "/subjects/{subject}/versions/{version}")
     async def delete_version(self, path: VersionPath, query: DeleteQuery) -> int:
-        """Delete a version; answers its number."""
+        """Delete a version; returns its number."""
         number = version_of(path.version)
         return await self._schemas.change(
             lambda known: removing.delete_version(

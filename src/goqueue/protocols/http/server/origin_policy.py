@@ -74,8 +74,8 @@ class OriginPolicy:
         known = self._any_host or name in self._names or name.endswith(self._suffixes)
         if not known and not _is_address(name):
             raise ForeignHostError(
-                f"{_shown(text)} is no name of this server; call it by its own name or address, or "
-                "add the name to http.allowed_hosts"
+                f"{_shown(text)} is not a name of this server; use its own name or address, or add "
+                "the name to http.allowed_hosts"
             )
         if len(self._good_hosts) >= _MAX_REMEMBERED_HOSTS:
             self._good_hosts.clear()
@@ -107,7 +107,7 @@ def _check_media_type(headers: dict[bytes, bytes]) -> None:
     of_browser = b"origin" in headers or b"sec-fetch-site" in headers
     if given.startswith(_OF_FORMS) or (of_browser and given.startswith(_URLENCODED)):
         raise UnsupportedMediaTypeError(
-            f"a body of type {_shown(given.decode('latin-1'))} is not taken; send JSON with "
+            f"a body of type {_shown(given.decode('latin-1'))} is not supported; send JSON with "
             "content-type: application/json"
         )
 

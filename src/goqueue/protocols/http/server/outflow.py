@@ -53,7 +53,9 @@ class Outflow:
                     await self._may_write.wait()
             except Exception:  # noqa: BLE001 - whatever it is, the client has to see a broken end
                 # The head has promised success.
-                _log.exception("%s %r failed half-way", request.method, request.target)
+                _log.exception(
+                    "%s %r failed after the response had started", request.method, request.target
+                )
                 self._transport.abort()
                 return
         self.end()

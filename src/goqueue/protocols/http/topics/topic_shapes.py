@@ -16,22 +16,22 @@ class TopicList(msgspec.Struct):
 
 
 class PartitionInfo(msgspec.Struct):
-    """One partition: where it is, and what it holds."""
+    """One partition: its replicas and watermarks."""
 
     partition: PartitionNumber
-    leader: Annotated[int, doc("The node that reads and writes it.", 1)]
+    leader: Annotated[int, doc("The leader.", 1)]
     replicas: list[int]
-    isr: Annotated[list[int], doc("The replicas that have everything.", [1])]
-    version: Annotated[int, doc("The leader's epoch.", 0)]
+    isr: Annotated[list[int], doc("The in-sync replicas.", [1])]
+    version: Annotated[int, doc("The leader epoch.", 0)]
     earliest_offset: Offset
-    latest_offset: Annotated[int, doc("The offset that the next message gets.", 120)]
-    high_watermark: Annotated[int, doc("Readers see what is below.", 120)]
+    latest_offset: Annotated[int, doc("Log end offset: the offset of the next message.", 120)]
+    high_watermark: Annotated[int, doc("Consumers read up to this offset.", 120)]
     size_bytes: int
-    failure: Annotated[str | None, doc("Why nothing can be published, if so.")]
+    failure: Annotated[str | None, doc("Why appends are refused; null if they are accepted.")]
 
 
 class TopicInfo(msgspec.Struct):
-    """One topic as it is now."""
+    """A topic."""
 
     name: str
     topic_id: str
@@ -42,7 +42,7 @@ class TopicInfo(msgspec.Struct):
     ]
     size_bytes: int
     settings: Annotated[
-        dict[str, str], doc("Those that were set for this topic.", {"retention.ms": "3600000"})
+        dict[str, str], doc("The settings that override defaults.", {"retention.ms": "3600000"})
     ]
     partitions: list[PartitionInfo]
 
@@ -55,14 +55,14 @@ class PartitionList(msgspec.Struct):
 
 
 class SettingInfo(msgspec.Struct):
-    """One setting of a topic, as it is in force."""
+    """One setting of a topic."""
 
-    name: Annotated[str, doc("Kafka's name for it.", "retention.ms")]
+    name: Annotated[str, doc("The name in Kafka.", "retention.ms")]
     value: str
-    default: Annotated[str, doc("What it is where a topic has none of its own.", "604800000")]
+    default: Annotated[str, doc("The default.", "604800000")]
     source: Annotated[Literal["topic", "default"], doc("Where the value comes from.", "default")]
     description: str
-    type: Annotated[str, doc("As Kafka's tools call it.", "long")]
+    type: Annotated[str, doc("The type in Kafka.", "long")]
 
 
 class TopicSettingsAnswer(msgspec.Struct):
@@ -73,6 +73,6 @@ class TopicSettingsAnswer(msgspec.Struct):
 
 
 class Deleted(msgspec.Struct):
-    """What is gone."""
+    """What was deleted."""
 
     deleted: str

@@ -37,15 +37,14 @@ Settings: TypeAlias = Annotated[
 
 
 class CreateTopic(msgspec.Struct, forbid_unknown_fields=True):
-    """A topic to be made."""
+    """A topic to create."""
 
     name: TopicName
-    num_partitions: Annotated[int | None, doc("How many; the server's default if left out.", 3)] = (
-        None
-    )
+    num_partitions: Annotated[
+        int | None, doc("Partition count; the server's default if omitted.", 3)
+    ] = None
     retention_hours: (
-        Annotated[int, doc("How long messages are kept; -1 is for ever.", 168, ge=-1, le=876_000)]
-        | None
+        Annotated[int, doc("Retention; -1 for no limit.", 168, ge=-1, le=876_000)] | None
     ) = None
     settings: Settings = {}
 
@@ -55,26 +54,24 @@ class PatchTopic(msgspec.Struct, forbid_unknown_fields=True):
 
     settings: Annotated[
         dict[str, Setting | None],
-        doc("What changes; null takes a setting back to its default.", {"retention.ms": 60_000}),
+        doc("The changes; null resets a setting to its default.", {"retention.ms": 60_000}),
     ]
 
 
 class PutTopic(msgspec.Struct, forbid_unknown_fields=True):
-    """All settings that the topic shall have of its own."""
+    """All overrides of the topic."""
 
     settings: Settings
 
 
 class GrowTopic(msgspec.Struct, forbid_unknown_fields=True):
-    """How many partitions the topic shall have."""
+    """The new partition count."""
 
-    count: Annotated[
-        int, doc("All of them together, old and new.", 6, ge=1, le=MAX_TOPIC_PARTITIONS)
-    ]
+    count: Annotated[int, doc("The total count, old and new.", 6, ge=1, le=MAX_TOPIC_PARTITIONS)]
     replica_assignments: Annotated[
         Annotated[list[list[int]], msgspec.Meta(max_length=MAX_TOPIC_PARTITIONS)] | None,
         doc(
-            "The nodes of each new partition, the leader first; the broker chooses, if left out.",
+            "The nodes of each new partition, the leader first; chosen by the broker if omitted.",
             [[1], [1], [1]],
         ),
     ] = None
@@ -83,7 +80,7 @@ class GrowTopic(msgspec.Struct, forbid_unknown_fields=True):
 class ListTopics(msgspec.Struct, forbid_unknown_fields=True):
     """Which topics to list."""
 
-    internal: Annotated[bool, doc("Those that the broker keeps for itself, too.")] = False
+    internal: Annotated[bool, doc("Include internal topics.")] = False
 
 
 class TopicRoutes(BrokerRoutes):
@@ -91,12 +88,12 @@ class TopicRoutes(BrokerRoutes):
 
     @route("POST", "/topics", tag=_TAG, status=201)
     async def create(self, body: CreateTopic) -> TopicInfo:
-        """Make a topic."""
+        """Create a topic."""
         settings = {name: text_of(value) for name, value in body.settings.items()}
         if body.retention_hours is not None:
             if "retention.ms" in settings:
                 raise FieldError(
-                    "retention_hours and settings['retention.ms'] say the same: give one of them",
+                    "retention_hours and settings['retention.ms'] are both given, expected one",
                     field="retention_hours",
                     expected="one of the two",
                 )
@@ -107,7 +104,7 @@ class TopicRoutes(BrokerRoutes):
 
     @route("GET", "/topics", tag=_TAG)
     async def list_all(self, query: ListTopics) -> TopicList:
-        """The names of all topics."""
+        """List the topics."""
         topics = self._broker.topics.catalogue.by_name.values()
         return TopicList(
             sorted(topic.name for topic in topics if query.internal or not topic.is_internal)
@@ -115,12 +112,12 @@ class TopicRoutes(BrokerRoutes):
 
     @route("GET", "/topics/{topic}", tag=_TAG)
     async def describe(self, path: TopicPath) -> TopicInfo:
-        """One topic: its partitions, where they begin and end, its settings."""
+        """Describe a topic: partitions, watermarks, settings."""
         return self._info(path.topic)
 
     @route("GET", "/topics/{topic}/settings", tag=_TAG)
     async def settings(self, path: TopicPath) -> TopicSettingsAnswer:
-        """Every setting of a topic with the value that is in force, and where that comes from."""
+        """List the settings of a topic with their values and sources."""
         settings = self._broker.topics.catalogue.topic(path.topic).settings
         return TopicSettingsAnswer(
             path.topic,
@@ -148,14 +145,14 @@ class TopicRoutes(BrokerRoutes):
 
     @route("PUT", "/topics/{topic}", tag=_TAG)
     async def configure(self, path: TopicPath, body: PutTopic) -> TopicInfo:
-        """Replace all settings of a topic; those not named go back to their defaults."""
+        """Replace all settings of a topic; omitted ones are reset to their defaults."""
         settings = {name: text_of(value) for name, value in body.settings.items()}
         await self._broker.configure_topic(path.topic, settings)
         return self._info(path.topic)
 
     @route("DELETE", "/topics/{topic}", tag=_TAG)
     async def delete(self, path: TopicPath) -> Deleted:
-        """Delete a topic with all its messages, and what groups have read of it."""
+        """Delete a topic with its messages and its committed offsets."""
         await self._broker.delete_topic(path.topic)
         return Deleted(path.topic)
 
@@ -167,9 +164,10 @@ class TopicRoutes(BrokerRoutes):
     @route("POST", "/topics/{topic}/partitions", tag=_TAG)
     @route("POST", "/admin/topics/{topic}/partitions", tag="admin")
     async def grow(self, path: TopicPath, body: GrowTopic) -> TopicInfo:
-        """Give a topic more partitions.
+        """Add partitions to a topic.
 
-        Groups that read it are given the new ones. Keys may go to other partitions from now on.
+        Consumer groups are assigned the new partitions. Keys may map to other
+        partitions from now on.
         """
         if body.replica_assignments is not None:
             topic = self._broker.topics.plan_growth(path.topic, body.count)

@@ -48,7 +48,7 @@ class AtomicCommitMember(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AtomicCommitBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Which transactions are the batch."""
+    """The transactions of the batch."""
 
     series: SeriesName
     number: BatchNumber
@@ -66,7 +66,7 @@ class AtomicCommitBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AtomicCommitAnswer(msgspec.Struct):
-    """What became of the batch."""
+    """The result of the batch."""
 
     series: SeriesName
     number: BatchNumber
@@ -76,7 +76,7 @@ class AtomicCommitAnswer(msgspec.Struct):
 
 
 class AtomicAbortBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Which batch is given up."""
+    """The batch to abort."""
 
     series: SeriesName
     number: BatchNumber
@@ -92,8 +92,8 @@ class AtomicCommitRoutes:
     async def commit_together(self, body: AtomicCommitBody) -> AtomicCommitAnswer:
         """Commit the transactions of a batch in one decision, once.
 
-        Asked again for this batch or an earlier one, nothing more is committed. Whatever else the
-        series has open is aborted.
+        A repeated request, or one for an earlier batch, commits nothing more. Other open
+        transactions of the series are aborted.
         """
         members = tuple(
             Member(each.transactional_id, Identity(each.producer_id, each.epoch))
@@ -108,7 +108,7 @@ class AtomicCommitRoutes:
 
     @route("POST", "/transactions/abort-together", tag=_TAG)
     async def abort_together(self, body: AtomicAbortBody) -> AtomicCommitAnswer:
-        """Abort whatever the series has open; does nothing if the batch was committed."""
+        """Abort the open transactions of the series; no effect if the batch was committed."""
         await self._transactions.abort_together(
             TogetherRequest(series=body.series, number=body.number, keep_ms=_WEEK_MS)
         )

@@ -32,9 +32,12 @@ TransactionalId: TypeAlias = Annotated[
         max_length=249,
     ),
 ]
-ProducerId: TypeAlias = Annotated[int, doc("As `init` answered it.", 1000, ge=0, le=2**63 - 1)]
+ProducerId: TypeAlias = Annotated[
+    int, doc("From the response of `init`.", 1000, ge=0, le=2**63 - 1)
+]
 Epoch: TypeAlias = Annotated[
-    int, doc("As `init` answered it; a newer instance has a higher one.", 0, ge=0, le=2**15 - 1)
+    int,
+    doc("From the response of `init`; a newer instance has a higher epoch.", 0, ge=0, le=2**15 - 1),
 ]
 Sequence: TypeAlias = Annotated[
     int,
@@ -56,30 +59,28 @@ StateName: TypeAlias = Annotated[
         "CompleteAbort",
         "Dead",
     ],
-    doc("Where the id stands.", "Ongoing"),
+    doc("The state of the transaction.", "Ongoing"),
 ]
 
 
 class InitBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Who wants to produce; without an id, a producer whose messages are only never doubled."""
+    """The producer; without a transactional id it is idempotent only."""
 
     transactional_id: TransactionalId | None = None
     transaction_timeout_ms: Annotated[
-        int, doc("How long a transaction may stay open.", 60_000, ge=1, le=2**31 - 1)
+        int, doc("Transaction timeout.", 60_000, ge=1, le=2**31 - 1)
     ] = 60_000
 
 
 class InitAnswer(msgspec.Struct):
-    """The producer's identity, for everything that follows."""
+    """The identity of the producer, for all further requests."""
 
     producer_id: ProducerId
     epoch: Epoch
     transactional_id: str | None
     transaction_timeout_ms: int
-    session_timeout_ms: Annotated[
-        int, doc("A producer that is silent for so long is taken for dead.", 30_000)
-    ]
-    heartbeat_interval_ms: Annotated[int, doc("So say something this often.", HEARTBEAT_MS)]
+    session_timeout_ms: Annotated[int, doc("Session timeout of the producer.", 30_000)]
+    heartbeat_interval_ms: Annotated[int, doc("Heartbeat interval.", HEARTBEAT_MS)]
 
 
 class ProducerPath(msgspec.Struct, frozen=True):
@@ -89,22 +90,22 @@ class ProducerPath(msgspec.Struct, frozen=True):
 
 
 class HeartbeatBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The producer is alive."""
+    """A heartbeat of the producer."""
 
     epoch: Epoch
     transactional_id: TransactionalId | None = None
 
 
 class ProducerBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Which producer speaks."""
+    """The producer that sends the request."""
 
     producer_id: ProducerId
     epoch: Epoch
-    transactional_id: Annotated[TransactionalId | None, doc("Checked if it is given.")] = None
+    transactional_id: Annotated[TransactionalId | None, doc("Checked if present.")] = None
 
 
 class AddPartitionBody(ProducerBody, kw_only=True):
-    """Where the transaction is going to write."""
+    """A partition to add to the transaction."""
 
     topic: TopicName
     partition: PartitionNumber
@@ -114,50 +115,52 @@ class TransactionPublishBody(ProducerBody, kw_only=True):
     """One message of the transaction."""
 
     topic: TopicName
-    value: Annotated[str | None, doc("Null is a tombstone.", '{"id": 1}')]
-    key: Annotated[str | None, doc("Messages of a key keep their order.", "customer-7")] = None
+    value: Annotated[str | None, doc("Null for a tombstone.", '{"id": 1}')]
+    key: Annotated[
+        str | None, doc("Messages with the same key go to one partition, in order.", "customer-7")
+    ] = None
     partition: Annotated[
-        PartitionNumber | None, doc("If left out, the key chooses, or the message's turn.")
+        PartitionNumber | None, doc("By key hash, or round-robin, if omitted.")
     ] = None
     sequence: Sequence | None = None
     headers: Annotated[dict[str, str], doc("Texts by name.", {"source": "web"})] = {}
-    encoding: Annotated[Encoding, doc("How `value` is written.", "text")] = "text"
-    key_encoding: Annotated[Encoding, doc("How `key` is written.", "text")] = "text"
+    encoding: Annotated[Encoding, doc("Encoding of `value`.", "text")] = "text"
+    key_encoding: Annotated[Encoding, doc("Encoding of `key`.", "text")] = "text"
 
 
 class TransactionPublished(msgspec.Struct):
-    """Where the message is; readers of committed messages see it after the commit."""
+    """The offset of the message, which is visible to read_committed consumers after the commit."""
 
     partition: PartitionNumber
     offset: Offset
-    duplicate: Annotated[bool, doc("It was there already.")]
+    duplicate: Annotated[bool, doc("Whether the message is a duplicate.")]
 
 
 class OffsetsBody(ProducerBody, kw_only=True):
-    """How far the transaction has read; it counts with the commit."""
+    """Offsets that are committed with the transaction."""
 
     group: GroupName
     offsets: Annotated[
         dict[str, dict[Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)], Offset]],
         doc(
-            "The next offset to be read, by topic and partition.",
+            "The next offset to read, by topic and partition.",
             {"orders": {"0": 42}},
             min_length=1,
         ),
     ]
-    member_id: Annotated[MemberId | None, doc("Who has read, if it is a member.")] = None
-    generation: Annotated[Generation | None, doc("Checked if it is given.", 3)] = None
+    member_id: Annotated[MemberId | None, doc("The member that has read the messages.")] = None
+    generation: Annotated[Generation | None, doc("Checked if present.", 3)] = None
 
 
 class OffsetsStaged(msgspec.Struct):
-    """What counts with the commit."""
+    """The offsets that the commit will store."""
 
     group: str
     offsets: OffsetsByTopic
 
 
 class AbortBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The producer gives up; or, by its transactional id alone, an administrator ends it."""
+    """The transaction to abort: of a producer, or by its transactional id alone."""
 
     producer_id: ProducerId | None = None
     epoch: Epoch | None = None
@@ -165,7 +168,7 @@ class AbortBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TransactionOut(msgspec.Struct):
-    """One transactional id, and its transaction."""
+    """A transactional id and its transaction."""
 
     transactional_id: str
     transaction_id: Annotated[str, doc("Of the open transaction, or of the last one.")]
@@ -179,10 +182,10 @@ class TransactionOut(msgspec.Struct):
 
 
 class ListQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which ones to show."""
+    """Filters."""
 
-    state: Annotated[StateName | None, doc("Only those in this state.")] = None
-    transactional_id: Annotated[str | None, doc("Only this one.", "billing-1")] = None
+    state: Annotated[StateName | None, doc("Filter by state.")] = None
+    transactional_id: Annotated[str | None, doc("Restrict to this one.", "billing-1")] = None
 
 
 class TransactionList(msgspec.Struct):
@@ -193,13 +196,11 @@ class TransactionList(msgspec.Struct):
 
 
 class TransactionStats(msgspec.Struct):
-    """How many there are."""
+    """Counts of transactions."""
 
-    active: Annotated[int, doc("Transactions that wait for their end.", 1)]
+    active: Annotated[int, doc("Open transactions.", 1)]
     by_state: Annotated[dict[str, int], doc("Transactional ids by state.", {"Ongoing": 1})]
     producers: Annotated[int, doc("Transactional ids.", 3)]
-    sequence_states: Annotated[
-        int, doc("Producers that partitions remember, counted in each partition.", 4)
-    ]
-    log_size_bytes: Annotated[int, doc("Of the topic that holds all this.", 4096)]
-    records_since_snapshot: Annotated[int, doc("What a start would have to replay.", 12)]
+    sequence_states: Annotated[int, doc("Producer states of all partitions.", 4)]
+    log_size_bytes: Annotated[int, doc("Size of the transaction log.", 4096)]
+    records_since_snapshot: Annotated[int, doc("Records that a start would replay.", 12)]

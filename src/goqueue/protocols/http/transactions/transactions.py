@@ -55,9 +55,9 @@ class TransactionRoutes:
 
     @route("POST", "/producers/init", tag=_TAG)
     async def init(self, body: InitBody) -> InitAnswer:
-        """Become a producer.
+        """Initialise a producer.
 
-        With a transactional id, whoever used it before is fenced, and what it had open is aborted.
+        With a transactional id, its earlier producer is fenced and the open transaction aborted.
         """
         session_ms = self._transactions.settings.session_timeout_ms
         if body.transactional_id is None:
@@ -81,7 +81,7 @@ class TransactionRoutes:
 
     @route("POST", "/producers/{producer_id}/heartbeat", tag=_TAG)
     async def heartbeat(self, path: ProducerPath, body: HeartbeatBody) -> TransactionOut:
-        """Send a heartbeat, so that an open transaction is not taken for abandoned."""
+        """Send a heartbeat, so that an open transaction is not aborted."""
         identity = Identity(path.producer_id, body.epoch)
         transactional_id = self._id_of(path.producer_id, body.transactional_id)
         self._transactions.heartbeat(transactional_id, identity)
@@ -98,7 +98,7 @@ class TransactionRoutes:
 
     @route("POST", "/transactions/begin", tag=_TAG)
     async def begin(self, body: ProducerBody) -> TransactionOut:
-        """Open a transaction. A producer can have one at a time."""
+        """Begin a transaction. A producer has at most one open."""
         transactional_id, identity = self._who(body)
         await self._transactions.begin(transactional_id, identity)
         return transaction_out(self._transactions.describe(transactional_id))
@@ -109,7 +109,7 @@ class TransactionRoutes:
 
     @route("POST", "/transactions/add-partition", tag=_TAG)
     async def add_partition(self, body: AddPartitionBody) -> TransactionOut:
-        """Say that the transaction writes to a partition; `publish` does so by itself."""
+        """Add a partition to the transaction; `publish` does so implicitly."""
         transactional_id, identity = self._who(body)
         place = TopicPartition(body.topic, body.partition)
         self._broker.topics.catalogue.require(place)
@@ -118,7 +118,7 @@ class TransactionRoutes:
 
     @route("POST", "/transactions/publish", tag=_TAG, max_body_bytes=PUBLISH_BODY_BYTES)
     async def publish(self, body: TransactionPublishBody) -> TransactionPublished:
-        """Publish a message that counts with the commit of the transaction."""
+        """Publish a message in a transaction."""
         _, identity = self._who(body)
         message = NewMessage(
             None if body.value is None else to_bytes(body.value, body.encoding, "value"),
@@ -139,7 +139,7 @@ class TransactionRoutes:
 
     @route("POST", "/transactions/offsets", tag=_TAG)
     async def offsets(self, body: OffsetsBody) -> OffsetsStaged:
-        """Say how far a group has read; it counts with the commit, as the messages do."""
+        """Commit the offsets of a group with the transaction."""
         _, identity = self._who(body)
         offsets = {
             self._place(topic, number): offset
@@ -169,14 +169,14 @@ class TransactionRoutes:
 
     @route("POST", "/transactions/commit", tag=_TAG)
     async def commit(self, body: ProducerBody) -> TransactionOut:
-        """Let everything of the transaction count, at once and for ever."""
+        """Commit a transaction."""
         return await self._end(*self._who(body), Marker.COMMIT)
 
     @route("POST", "/transactions/abort", tag=_TAG)
     async def abort(self, body: AbortBody) -> TransactionOut:
-        """Let nothing of the transaction count.
+        """Abort a transaction.
 
-        Without a producer, an administrator ends what hangs: its producer is fenced.
+        Without a producer, by an administrator: the producer is fenced.
         """
         if body.producer_id is not None and body.epoch is not None:
             transactional_id = self._id_of(body.producer_id, body.transactional_id)
@@ -184,7 +184,7 @@ class TransactionRoutes:
             return await self._end(transactional_id, identity, Marker.ABORT)
         if body.transactional_id is None or body.producer_id is not None or body.epoch is not None:
             raise FieldError(
-                "say who aborts: a producer by its id and epoch, or a transactional id alone",
+                "no producer is named: expected its id and epoch, or a transactional id alone",
                 field="producer_id",
                 expected="a producer id and an epoch",
             )
@@ -201,7 +201,7 @@ class TransactionRoutes:
 
     @route("GET", "/transactions", tag=_TAG)
     async def list(self, query: ListQuery) -> TransactionList:
-        """The transactional ids and where each stands."""
+        """List the transactional ids and their states."""
         states = frozenset() if query.state is None else frozenset({query.state})
         name = query.transactional_id
         wanted = TransactionFilter(states, matches=lambda each: name is None or each == name)
@@ -211,7 +211,7 @@ class TransactionRoutes:
 
     @route("GET", "/transactions/stats", tag=_TAG)
     async def stats(self) -> TransactionStats:
-        """How many transactions and producers there are."""
+        """Counts of transactions and producers."""
         states = Counter(each.state for each in self._transactions.list())
         active = sum(count for name, count in states.items() if TransactionState(name).is_open)
         return TransactionStats(

@@ -96,7 +96,7 @@ class Acceptor:
             connection.close()
 
     def _pause(self, error: OSError) -> None:
-        _log.error("no connection can be taken for %.0f s: %s", _PAUSE_S, error)
+        _log.error("cannot accept connections for %.0f s: %s", _PAUSE_S, error)
         for listening in self._sockets:
             self._loop.remove_reader(listening)
         self._paused = self._loop.call_later(_PAUSE_S, self._resume)

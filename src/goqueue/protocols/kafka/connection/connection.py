@@ -248,7 +248,7 @@ class Connection(asyncio.Protocol):
         self._release(call.size_bytes)
         error = None if future.cancelled() else future.exception()
         if error is not None:
-            _log.info("a request of %s, which is gone, failed: %r", self.host, error)
+            _log.info("a request of %s, which has disconnected, failed: %r", self.host, error)
 
     def _answered(self, call: Call) -> None:
         """An answer is known: send it, unless an earlier one is still missing."""

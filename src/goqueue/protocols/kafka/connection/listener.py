@@ -174,7 +174,7 @@ class Listener:
         """Say why a connection is closed, unless so many are that the log would be full of it."""
         if now - self._reported_since >= _REPORT_S:
             if self._unreported:
-                _log.info("closed %d connections more for such reasons", self._unreported)
+                _log.info("closed %d more connections for such reasons", self._unreported)
             self._reported_since, self._reported, self._unreported = now, 0, 0
         if self._reported < _REPORTED:
             self._reported += 1

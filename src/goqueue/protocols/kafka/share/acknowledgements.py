@@ -38,7 +38,7 @@ def acknowledged_offsets(
         first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
         if not end <= first <= last:
             raise InvalidGroupRequestError(
-                f"offsets {first} to {last} are said to follow those before {end}"
+                f"offsets {first} to {last} overlap with those before {end}"
             )
         if len(types) not in {1, last - first + 1}:
             raise InvalidGroupRequestError(

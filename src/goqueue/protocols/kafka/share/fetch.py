@@ -134,7 +134,9 @@ class ShareFetchApi:
     def _partition(self, place: TopicIdPartition) -> TopicPartition:
         topic = self._broker.topics.catalogue.topic_with_id(place[0])
         if topic.is_internal:
-            raise InternalTopicError(f"{topic.name} belongs to the broker: nobody works it off")
+            raise InternalTopicError(
+                f"{topic.name} is an internal topic: share groups cannot read it"
+            )
         partition = TopicPartition(topic.name, place[1])
         self._broker.topics.catalogue.require(partition)
         return partition

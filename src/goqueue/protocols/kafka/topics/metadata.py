@@ -89,16 +89,22 @@ class MetadataApi:
 
     async def _missing(self, name: str, *, may_create: bool) -> Topic:
         if not (may_create and self._broker.settings.auto_create_topics):
-            raise UnknownTopicError(f"there is no topic {name!r}, and it is not made by asking")
+            raise UnknownTopicError(
+                f"there is no topic {name!r}, and auto-creation was not requested"
+            )
         check_name(name)
         if not self._creations.take(self._broker.clock.monotonic_s()):
-            _log.warning("topic %s is not made yet: too many were made by asking for them", name)
-            raise UnknownTopicError(f"there is no topic {name!r}, and it is not made yet")
+            _log.warning(
+                "topic %s is not auto-created yet: the rate of auto-created topics is limited", name
+            )
+            raise UnknownTopicError(
+                f"there is no topic {name!r}, and it cannot be auto-created yet"
+            )
         try:
             topic = await self._broker.create_topic(name)
         except TopicExistsError:
             return self._broker.topics.catalogue.topic(name)
-        _log.info("made topic %s with %d partitions, as asked", name, topic.partition_count)
+        _log.info("auto-created topic %s with %d partitions", name, topic.partition_count)
         return topic
 
     def _describe(self, operations: int, topic: Topic | dict[str, Any]) -> dict[str, Any]:

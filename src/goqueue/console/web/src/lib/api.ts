@@ -67,7 +67,7 @@ async function call<T>(method: string, at: string, body: unknown, options: Optio
     text = await response.text();
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new Problem("The broker does not answer.", 0, "away");
+    throw new Problem("Cannot reach the broker.", 0, "away");
   }
   const found = parsed(text);
   if (!response.ok) throw problemOf(response, found);

@@ -1,4 +1,4 @@
-// Messages that nobody could process: which topics have them, why they died, and the way back.
+// Dead-letter queues: topics with dead letters, their reasons, and redriving them.
 import { useState } from "preact/hooks";
 import { ask } from "../kit/dialog";
 import { SelectField } from "../kit/form";
@@ -11,7 +11,7 @@ import { bytes, many, perSecond, whole } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { Link, type Params, setQueryFields, useQueryField } from "../lib/router";
 import type { Encoding, Header } from "../lib/types";
-import { askOne, REASONS, type Redrive, SendBack } from "./send-back";
+import { askOne, REASONS, type Redrive, RedriveDialog } from "./redrive";
 
 type Box = { topic: string; dead_letter_topic: string; total: number; newest_at: number | null };
 
@@ -55,7 +55,7 @@ const BOXES: Column<Box>[] = [
   },
   { id: "total", title: "Dead letters", number: true, sort: (row) => row.total, cell: (row) => whole(row.total) },
   { id: "newest", title: "Newest", sort: (row) => row.newest_at, cell: (row) => (row.newest_at ? <Ago ms={row.newest_at} /> : "–") },
-  { id: "box", title: "Kept in", minor: true, cell: (row) => <Link to={path("topics", row.dead_letter_topic)}>{row.dead_letter_topic}</Link> },
+  { id: "box", title: "Dead-letter topic", minor: true, cell: (row) => <Link to={path("topics", row.dead_letter_topic)}>{row.dead_letter_topic}</Link> },
 ];
 
 export function DeadLettersPage() {
@@ -65,7 +65,7 @@ export function DeadLettersPage() {
   const sent = (redrives.data?.redrives ?? []).filter((each) => !each.dry_run);
   return (
     <>
-      <PageHead title="Dead letters" lead="Messages that nobody could process, kept until they are sent back or removed." />
+      <PageHead title="Dead letters" lead="Dead-lettered messages, stored until they are redriven or purged." />
       <div class="toolbar">
         <Filter label="Filter topics" />
       </div>
@@ -83,7 +83,7 @@ export function DeadLettersPage() {
                 found.topics.length ? (
                   <Empty title="No topic has that in its name" />
                 ) : (
-                  <Empty title="Nothing has died">A message that is rejected, or fails too often, comes here.</Empty>
+                  <Empty title="No dead letters">A message that is rejected, or reaches max_deliveries, is moved here.</Empty>
                 )
               }
             />
@@ -102,9 +102,9 @@ function Redrives({ found, onChange }: { found: Redrive[]; onChange: () => void 
     { id: "id", title: "Redrive", number: true, minor: true, sort: (row) => row.id, cell: (row) => row.id },
     { id: "topic", title: "From and to", wide: true, sort: (row) => row.topic, cell: (row) => <Plain text={`${row.topic} → ${row.to}`} /> },
     { id: "state", title: "State", cell: (row) => <Badge tone={STATES[row.state] ?? "neutral"}>{row.state}</Badge> },
-    { id: "done", title: "Sent back", number: true, cell: (row) => `${whole(row.done)} of ${whole(row.total)}` },
+    { id: "done", title: "Redriven", number: true, cell: (row) => `${whole(row.done)} of ${whole(row.total)}` },
     { id: "failed", title: "Refused", number: true, minor: true, cell: (row) => whole(row.failed) },
-    { id: "rate", title: "At most", number: true, minor: true, cell: (row) => (row.rate ? perSecond(row.rate) : "–") },
+    { id: "rate", title: "Rate limit", number: true, minor: true, cell: (row) => (row.rate ? perSecond(row.rate) : "–") },
     { id: "started", title: "Started", minor: true, sort: (row) => row.started_at, cell: (row) => <Ago ms={row.started_at} /> },
     {
       id: "stop",
@@ -147,11 +147,11 @@ const LETTERS: Column<Letter>[] = [
       </button>
     ),
   },
-  { id: "died", title: "Died", minor: true, sort: (row) => row.died_at, cell: (row) => <Ago ms={row.died_at} /> },
+  { id: "died", title: "Dead-lettered", minor: true, sort: (row) => row.died_at, cell: (row) => <Ago ms={row.died_at} /> },
   { id: "reason", title: "Reason", sort: (row) => row.reason, cell: (row) => <Badge tone="bad">{row.reason ?? "unknown"}</Badge> },
   { id: "group", title: "Group", minor: true, sort: (row) => row.group, cell: (row) => (row.group ? <Link to={path("groups", row.group)}>{row.group}</Link> : "–") },
   { id: "key", title: "Key", minor: true, cell: (row) => (row.key === null ? "–" : <Plain mono text={row.key} most={40} />) },
-  { id: "error", title: "What was said last", wide: true, sort: (row) => row.error, cell: (row) => <Plain text={row.error ?? "–"} most={120} /> },
+  { id: "error", title: "Last error", wide: true, sort: (row) => row.error, cell: (row) => <Plain text={row.error ?? "–"} most={120} /> },
   { id: "tries", title: "Tries", number: true, minor: true, sort: (row) => row.deliveries, cell: (row) => whole(row.deliveries) },
 ];
 
@@ -170,14 +170,14 @@ export function DeadLetterTopicPage({ params }: { params: Params }) {
       <PageHead
         title={topic}
         above={<Link to="/dead-letters">Dead letters</Link>}
-        lead={letters.data && `${letters.data.total === 1 ? "1 message of this topic waits" : `${whole(letters.data.total)} messages of this topic wait`} to be sent back or removed.`}
+        lead={letters.data && `${letters.data.total === 1 ? "1 message" : `${whole(letters.data.total)} messages`} in the dead-letter queue of this topic.`}
         actions={
           <>
             <Button kind="primary" icon="send" onClick={() => setRedriving(true)} disabled={!letters.data?.total}>
-              Send back
+              Redrive
             </Button>
             <Button kind="danger" icon="trash" onClick={() => askPurge(topic, letters.data?.total ?? 0, letters.reload)} disabled={!letters.data?.total}>
-              Remove all
+              Purge
             </Button>
           </>
         }
@@ -203,14 +203,14 @@ export function DeadLetterTopicPage({ params }: { params: Params }) {
               rowKey={placeOf}
               onRow={(row) => setOpen(placeOf(row))}
               isCurrent={(row) => placeOf(row) === open}
-              empty={<Empty title={reason ? `None died because of ${reason}` : "No dead letters here"} />}
+              empty={<Empty title={reason ? `No dead letters with reason ${reason}` : "No dead letters here"} />}
             />
           </Card>
         )}
       </Loaded>
       {open && <LetterCard topic={topic} place={open} onDone={letters.reload} />}
       {isRedriving && (
-        <SendBack topic={topic} reason={reason} onClose={() => setRedriving(false)} onDone={letters.reload} />
+        <RedriveDialog topic={topic} reason={reason} onClose={() => setRedriving(false)} onDone={letters.reload} />
       )}
     </>
   );
@@ -230,7 +230,7 @@ function LetterCard({ topic, place, onDone }: { topic: string; place: string; on
         actions={
           <>
             <Button icon="send" onClick={() => askOne(topic, partition, offset, onDone)} disabled={!letter.data || letter.data.is_redriven}>
-              Send back
+              Redrive
             </Button>
             <Button onClick={() => setQueryFields({ letter: "" })}>Close</Button>
           </>
@@ -242,9 +242,9 @@ function LetterCard({ topic, place, onDone }: { topic: string; place: string; on
               <Facts
                 items={[
                   ["Reason", found.reason ?? "–"],
-                  ["What was said last", <Lines text={found.error ?? "–"} most={8000} />],
+                  ["Last error", <Lines text={found.error ?? "–"} most={8000} />],
                   [
-                    "Came from",
+                    "Original message",
                     found.source_topic ? (
                       <Link to={`${path("topics", found.source_topic)}?tab=messages&partition=${found.source_partition}&offset=${found.source_offset}`}>
                         {found.source_topic} {found.source_partition}/{found.source_offset}
@@ -253,18 +253,18 @@ function LetterCard({ topic, place, onDone }: { topic: string; place: string; on
                       "–"
                     ),
                   ],
-                  ["Trace", found.source_topic ? <Link to={path("traces", "message", found.source_topic, String(found.source_partition), String(found.source_offset))}>What happened to it</Link> : "–"],
+                  ["Trace", found.source_topic ? <Link to={path("traces", "message", found.source_topic, String(found.source_partition), String(found.source_offset))}>Trace of the original message</Link> : "–"],
                   ["Group", found.group ? <Link to={path("groups", found.group)}>{found.group}</Link> : "–"],
-                  ["Who had it last", found.member ?? "–"],
+                  ["Last member", found.member ?? "–"],
                   ["Tries", whole(found.deliveries)],
-                  ["First and last try", found.first_delivery && found.last_delivery ? <><Time ms={found.first_delivery} /> – <Time ms={found.last_delivery} /></> : "–"],
-                  ["Died", <Time ms={found.died_at} />],
-                  ["Sent back before", many(found.redriven_count, "time")],
+                  ["First and last delivery", found.first_delivery && found.last_delivery ? <><Time ms={found.first_delivery} /> – <Time ms={found.last_delivery} /></> : "–"],
+                  ["Dead-lettered", <Time ms={found.died_at} />],
+                  ["Earlier redrives", many(found.redriven_count, "time")],
                   ["Priority", found.priority],
                   ["Size", bytes(found.size_bytes)],
                 ]}
               />
-              {found.is_redriven && <Note><p>It has gone back; it is not listed any more.</p></Note>}
+              {found.is_redriven && <Note><p>It was redriven; it is no longer listed.</p></Note>}
               {found.key !== null && <ValueViewer label="Key" value={found.key} encoding={found.key_encoding} />}
               {found.value !== null && <ValueViewer label="Value" value={found.value} encoding={found.encoding} />}
               {found.headers.map((header, at) => (
@@ -280,13 +280,13 @@ function LetterCard({ topic, place, onDone }: { topic: string; place: string; on
 
 function askPurge(topic: string, total: number, onDone: () => void): void {
   ask({
-    title: "Remove all dead letters",
+    title: "Purge dead letters",
     danger: true,
     typed: topic,
     verb: `Remove ${many(total, "letter")}`,
     body: (
       <p>
-        Of <strong>{topic}</strong>, <strong>{many(total, "dead letter")}</strong> will be gone for good, whatever reason
+        Of <strong>{topic}</strong>, <strong>{many(total, "dead letter")}</strong> will be deleted permanently, whatever reason
         is chosen above. The messages that they came from stay in the topic for as long as its retention keeps them.
       </p>
     ),

@@ -74,7 +74,7 @@ export function DelayedPage() {
                 <Pending topic={chosen} onChange={stats.reload} />
               </>
             ) : (
-              <Empty title="Nothing waits">
+              <Empty title="No delayed messages">
                 Publish with a delay, as in <code>goqueue produce orders -m hello -d 10m</code>, or from a topic's page.
               </Empty>
             )}
@@ -93,14 +93,14 @@ function Coming({ found, topic }: { found: Timeline; topic: string }) {
   }));
   return (
     <Card
-      title={topic ? `When those of ${oneLine(topic, 100)} come` : "When they come, of all topics"}
+      title={topic ? `Due times of ${oneLine(topic, 100)}` : "Due times, all topics"}
       actions={
         <span class="muted">
           {[found.later > 0 && `${whole(found.later)} later than this`, found.approximate && "approximate"].filter(Boolean).join(", ")}
         </span>
       }
     >
-      <TimeBars label="Delayed messages by when they are due" columns={columns} format={whole} />
+      <TimeBars label="Delayed messages by due time" columns={columns} format={whole} />
     </Card>
   );
 }
@@ -143,7 +143,7 @@ function Pending({ topic, onChange }: { topic: string; onChange: () => void }) {
             columns={columns}
             rowKey={(row) => String(row.id)}
             first={{ column: "due" }}
-            empty={<Empty title="Nothing of this topic waits" />}
+            empty={<Empty title="No delayed messages of this topic" />}
           />
         </Card>
       )}

@@ -1,4 +1,4 @@
-// One group: its members and what they have, how far behind it is over time, and where it reads on.
+// One group: its members and their partitions, its lag over time, and its committed offsets.
 import { useState } from "preact/hooks";
 import { LineChart } from "../kit/chart";
 import { ask } from "../kit/dialog";
@@ -104,14 +104,14 @@ export function GroupPage({ params }: { params: Params }) {
         {(found) => (
           <>
             <div class="stats">
-              <Stat label="Behind" {...behind(found)} />
-              <Stat label="Oldest waits" value={duration(history.data?.oldest_age_ms)} />
-              <Stat label="Time to drain" {...drain(history.data, found)} />
+              <Stat label="Lag" {...lag(found)} />
+              <Stat label="Oldest unconsumed" value={duration(history.data?.oldest_age_ms)} />
+              <Stat label="Time to catch up" {...drain(history.data, found)} />
               <Stat label="Members" value={whole(found.member_count)} />
               {found.queue && <Stat label="In flight" value={whole(found.queue.in_flight)} />}
               {found.queue && <Stat label="Retries waiting" value={whole(found.queue.waiting)} />}
             </div>
-            {history.data && <Behind history={history.data} />}
+            {history.data && <Lag history={history.data} />}
             <Members group={found} />
             <Partitions group={found} />
             {found.queue && <QueueSettings group={name} />}
@@ -129,11 +129,11 @@ export function GroupPage({ params }: { params: Params }) {
   );
 }
 
-function behind(group: GroupInfo): { value: string; extra: string } {
+function lag(group: GroupInfo): { value: string; extra: string } {
   if (group.queue) {
-    // What is done behind the oldest message that is not counts as behind, too.
+    // Acknowledged messages after the oldest unacknowledged one count as lag, too.
     const left = group.queue.ready + group.queue.in_flight + group.queue.waiting;
-    return { value: whole(group.total_lag), extra: `from the oldest on, ${whole(left)} of them to do` };
+    return { value: whole(group.total_lag), extra: `from the oldest on, ${whole(left)} of them unacknowledged` };
   }
   const extra = group.uncommitted_lag
     ? `messages, ${whole(group.uncommitted_lag)} of them in partitions without a commit`
@@ -148,21 +148,21 @@ function drain(history: GroupHistory | undefined, group: GroupInfo): { value: st
   return { value: duration(history.time_to_drain_ms) };
 }
 
-function Behind({ history }: { history: GroupHistory }) {
+function Lag({ history }: { history: GroupHistory }) {
   return (
     <div class="grid-2">
-      <Card title="Behind">
+      <Card title="Lag">
         <LineChart
-          label="Messages that the group is behind"
+          label="Lag of the group, in messages"
           at={history.at}
           stepMs={history.step_ms}
           format={count}
-          series={[{ name: "Behind", values: history.lag }]}
+          series={[{ name: "Lag", values: history.lag }]}
         />
       </Card>
       <Card title="In and out">
         <LineChart
-          label="Messages published to its topics, and done with, per second"
+          label="Messages published to its topics, and consumed, per second"
           at={history.at}
           stepMs={history.step_ms}
           format={perSecond}
@@ -213,7 +213,7 @@ function Members({ group }: { group: GroupInfo }) {
         rows={group.members}
         columns={group.queue ? MEMBERS : MEMBERS.slice(0, -1)}
         rowKey={(row) => row.member_id}
-        empty={<Empty title="Nobody is in the group now">Its place is kept for when somebody comes.</Empty>}
+        empty={<Empty title="No members">Committed offsets are retained for the next member.</Empty>}
       />
     </Card>
   );
@@ -228,8 +228,8 @@ const PLACES: Column<PartitionRow>[] = [
     cell: (row) => <Link to={path("topics", row.topic)}>{row.topic}</Link>,
   },
   { id: "partition", title: "Partition", number: true, sort: (row) => row.partition, cell: (row) => row.partition },
-  { id: "committed", title: "Reads on at", number: true, minor: true, sort: (row) => row.committed, cell: (row) => whole(row.committed) },
-  { id: "lag", title: "Behind", number: true, sort: (row) => row.lag, cell: (row) => whole(row.lag) },
+  { id: "committed", title: "Committed offset", number: true, minor: true, sort: (row) => row.committed, cell: (row) => whole(row.committed) },
+  { id: "lag", title: "Lag", number: true, sort: (row) => row.lag, cell: (row) => whole(row.lag) },
   {
     id: "owner",
     title: "Owner",
@@ -296,12 +296,12 @@ function askDelete(name: string, members: number): void {
       <p>
         The group <strong>{name}</strong> and how far it has read are forgotten; no message is. A
         consumer that comes back under this name begins where its own setting says.
-        {members > 0 && ` It has ${many(members, "member")}: stop them first, the broker refuses while they are there.`}
+        {members > 0 && ` It has ${many(members, "member")}: stop them first, the broker refuses to delete a group with members.`}
       </p>
     ),
     run: async () => {
       await api.delete(path("groups", name));
-      return <p>The group {name} is gone.</p>;
+      return <p>The group {name} was deleted.</p>;
     },
     then: () => go("/groups"),
   });

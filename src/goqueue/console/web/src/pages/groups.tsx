@@ -1,4 +1,4 @@
-// Every group, of either kind: who reads, how far behind.
+// Every group, of either kind: members and lag.
 import { Badge, Card, Empty, Loaded, PageHead, Status, type Tone } from "../kit/parts";
 import { type Column, Filter, Table, useFiltered } from "../kit/table";
 import { api, path } from "../lib/api";
@@ -62,7 +62,7 @@ const COLUMNS: Column<GroupLine>[] = [
   },
   {
     id: "lag",
-    title: "Behind",
+    title: "Lag",
     number: true,
     sort: lagOf,
     cell: (row) => whole(lagOf(row)),
@@ -90,7 +90,7 @@ export function GroupsPage() {
   const rows = useFiltered(groups.data?.groups, (row) => `${row.group} ${(row.topics ?? []).join(" ")}`);
   return (
     <>
-      <PageHead title="Groups" lead="Who reads which topics, and how far behind they are." />
+      <PageHead title="Groups" lead="Consumer groups and their lag." />
       <div class="toolbar">
         <Filter label="Filter groups" />
         {groups.data && (
@@ -111,7 +111,7 @@ export function GroupsPage() {
               first={{ column: "lag", descending: true }}
               empty={
                 <Empty title={found.groups.length ? "No group has that in its name" : "There is no group yet"}>
-                  {!found.groups.length && "A group is made by its first member, from any client."}
+                  {!found.groups.length && "A group is created by its first member, from any client."}
                 </Empty>
               }
             />

@@ -133,7 +133,7 @@ export async function wholeOf(message: Message): Promise<Message> {
     { query: { offset: message.offset, limit: 1 } },
   );
   const found = messages[0];
-  if (found?.offset !== message.offset) throw new Error("The message is not there any more.");
+  if (found?.offset !== message.offset) throw new Error("The message does not exist any more.");
   return found;
 }
 
@@ -163,7 +163,7 @@ function WholeValue({
         Only the beginning is shown
         {message.size_bytes !== undefined && `: the message has ${bytes(message.size_bytes)}`}.{" "}
         <Button busy={busy} onClick={() => void fetchIt()}>
-          Fetch it whole
+          Fetch all of it
         </Button>
       </Note>
       {problem !== null && <ProblemNote problem={problem} />}

@@ -189,8 +189,8 @@ function Results({
     return (
       <Empty title="No messages here">
         {found.scanned > 0
-          ? `${whole(found.scanned)} were looked at, none fits.`
-          : "Nothing is stored where this search looks."}
+          ? `${whole(found.scanned)} messages examined, none matches.`
+          : "No messages in the searched range."}
       </Empty>
     );
   }
@@ -341,9 +341,9 @@ function Progress({
       {found.problem && !found.problem.isAway && <ProblemNote problem={found.problem} />}
       <span class="muted num" role="status">
         {found.busy && found.scanned === 0 && "Reading…"}
-        {found.busy && found.scanned > 0 && `Looked at ${whole(found.scanned)} messages so far…`}
+        {found.busy && found.scanned > 0 && `${whole(found.scanned)} messages examined so far…`}
         {!found.busy && found.messages.length > 0 && `${whole(found.messages.length)} shown`}
-        {!found.busy && found.messages.length > 0 && isFiltered && `, ${whole(found.scanned)} looked at`}
+        {!found.busy && found.messages.length > 0 && isFiltered && `, ${whole(found.scanned)} examined`}
         {!found.busy && found.messages.length > 0 && !found.hasMore && ". That is all."}
       </span>
       {found.busy && found.scanned > 0 && <Button onClick={onStop}>Stop</Button>}

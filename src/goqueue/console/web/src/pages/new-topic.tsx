@@ -14,12 +14,12 @@ const RETENTION = [
   { value: "24", label: "1 day" },
   { value: "168", label: "7 days" },
   { value: "720", label: "30 days" },
-  { value: "-1", label: "For ever" },
+  { value: "-1", label: "Unlimited" },
 ];
 
 const CLEANUP = [
-  { value: "delete", label: "Delete what is old" },
-  { value: "compact", label: "Keep the newest of each key" },
+  { value: "delete", label: "Delete by retention" },
+  { value: "compact", label: "Compact to the newest of each key" },
   { value: "compact,delete", label: "Both" },
 ];
 
@@ -41,7 +41,7 @@ export function NewTopic({ onClose }: { onClose: () => void }) {
   };
   return (
     <Dialog title="New topic" onClose={onClose}>
-      <Form verb="Make topic" onSubmit={make} onCancel={onClose}>
+      <Form verb="Create topic" onSubmit={make} onCancel={onClose}>
         <TextField
           label="Name"
           name="name"
@@ -62,7 +62,7 @@ export function NewTopic({ onClose }: { onClose: () => void }) {
             hint="Can grow later, not shrink."
           />
           <SelectField
-            label="Messages are kept"
+            label="Retention"
             name="retention_hours"
             value={retention}
             onChange={setRetention}

@@ -1,4 +1,4 @@
-// The first page: whether all is well, what needs somebody first, and how it goes.
+// The first page: health, what needs attention, and rates.
 import { Gauge, LineChart } from "../kit/chart";
 import { Icon } from "../kit/icons";
 import { Badge, Bones, Card, Facts, PageHead, Stat, Status, type Tone } from "../kit/parts";
@@ -43,7 +43,7 @@ export function OverviewPage() {
 }
 
 function Health({ data }: { data: Overview }) {
-  if (useStore(connection) === "away") return <Status tone="neutral">Not known now</Status>;
+  if (useStore(connection) === "away") return <Status tone="neutral">Unknown</Status>;
   const failing = Object.entries(data.health.checks).filter(([, said]) => said !== "ok");
   const tone: Tone = data.health.status === "ready" ? "good" : "bad";
   return (
@@ -121,7 +121,7 @@ function Rates({ data }: { data: Overview }) {
         label="Failed"
         value={perSecond(rates.failed_per_s)}
         tone={rates.failed_per_s > 0 ? "bad" : "neutral"}
-        extra={`${whole(totals.retrying)} to be tried again`}
+        extra={`${whole(totals.retrying)} waiting for redelivery`}
         to="/queues"
       />
       <Stat
@@ -157,10 +157,10 @@ function Charts({ data }: { data: Overview }) {
           ]}
         />
       </Card>
-      <Card title="Behind, all groups">
+      <Card title="Lag, all groups">
         <LineChart
           {...common}
-          label="Messages that groups are behind, over the last half hour"
+          label="Lag of all groups over the last half hour"
           format={count}
           series={[{ name: "Lag", values: history.lag, tone: "three" }]}
         />
@@ -221,7 +221,7 @@ function LatencyRow({ name, found }: { name: string; found: Percentiles }) {
 
 function Contents({ data: { totals } }: { data: Overview }) {
   return (
-    <Card title="What it holds">
+    <Card title="Totals">
       <Facts
         items={[
           ["Messages", whole(totals.messages)],
@@ -251,10 +251,10 @@ function Machine({ data: { disk, process, version, node_id: node } }: { data: Ov
       </div>
       <Facts
         items={[
-          ["Disk left", bytes(disk?.free_bytes)],
+          ["Free disk space", bytes(disk?.free_bytes)],
           ["Memory", bytes(process?.rss_bytes)],
-          ["Event loop late by", milliseconds(process?.loop_lag_ms)],
-          ["Garbage collection", `${milliseconds(process?.gc_pause_ms)} in all`],
+          ["Event loop lag", milliseconds(process?.loop_lag_ms)],
+          ["Garbage collection", `${milliseconds(process?.gc_pause_ms)} in total`],
           ["Node", String(node)],
           ["Version", version],
         ]}

@@ -1,4 +1,4 @@
-// Spark pipelines, as their drivers report them: what runs, how fast, how far behind, what failed.
+// Spark pipelines, as reported by their drivers: state, rate, lag, errors.
 import { ask } from "../kit/dialog";
 import { Ago, Badge, Button, Card, Empty, Facts, Lines, Loaded, Note, PageHead, Plain, Stat, Status, Time, type Tone } from "../kit/parts";
 import { type Column, Filter, Table, useFiltered } from "../kit/table";
@@ -59,8 +59,8 @@ const COLUMNS: Column<Pipeline>[] = [
   { id: "state", title: "State", sort: (row) => row.state, cell: (row) => <Status tone={tone(row.state)}>{row.state}</Status> },
   { id: "queries", title: "Queries", number: true, minor: true, sort: (row) => row.queries.length, cell: (row) => whole(row.queries.length) },
   { id: "rate", title: "Rows", number: true, sort: (row) => total(row, (each) => each.rows_per_second), cell: (row) => perSecond(total(row, (each) => each.rows_per_second)) },
-  { id: "lag", title: "Behind", number: true, sort: (row) => total(row, (each) => each.lag), cell: (row) => whole(total(row, (each) => each.lag)) },
-  { id: "heard", title: "Heard of", minor: true, sort: (row) => row.updated_at, cell: (row) => <Ago ms={row.updated_at} /> },
+  { id: "lag", title: "Lag", number: true, sort: (row) => total(row, (each) => each.lag), cell: (row) => whole(total(row, (each) => each.lag)) },
+  { id: "heard", title: "Last report", minor: true, sort: (row) => row.updated_at, cell: (row) => <Ago ms={row.updated_at} /> },
   { id: "error", title: "Last error", minor: true, cell: (row) => <Plain text={errorOf(row) ?? "–"} most={80} /> },
 ];
 
@@ -73,7 +73,7 @@ export function PipelinesPage() {
   const rows = useFiltered(found.data?.pipelines, (row) => row.name);
   return (
     <>
-      <PageHead title="Pipelines" lead="Spark pipelines that read from or write to this broker, as they report themselves." />
+      <PageHead title="Pipelines" lead="Spark pipelines that read from or write to this broker, as reported by their drivers." />
       <div class="toolbar">
         <Filter label="Filter pipelines" />
       </div>
@@ -112,7 +112,7 @@ const QUERIES: Column<Query>[] = [
   { id: "took", title: "Took", number: true, minor: true, sort: (row) => row.batch_ms, cell: (row) => milliseconds(row.batch_ms) },
   { id: "rate", title: "Rows", number: true, sort: (row) => row.rows_per_second, cell: (row) => perSecond(row.rows_per_second) },
   { id: "rows", title: "In all", number: true, minor: true, sort: (row) => row.rows, cell: (row) => whole(row.rows) },
-  { id: "lag", title: "Behind", number: true, sort: (row) => row.lag, cell: (row) => whole(row.lag) },
+  { id: "lag", title: "Lag", number: true, sort: (row) => row.lag, cell: (row) => whole(row.lag) },
   { id: "group", title: "Group", minor: true, cell: (row) => (row.group ? <Link to={path("groups", row.group)}>{row.group}</Link> : "–") },
 ];
 
@@ -143,13 +143,13 @@ export function PipelinePage({ params }: { params: Params }) {
             )}
             {found.state === "lost" && (
               <Note tone="bad">
-                <p>Nothing was heard of it for three intervals: its driver was killed, or cannot reach the broker.</p>
+                <p>No report for three intervals: its driver was killed, or cannot reach the broker.</p>
               </Note>
             )}
             <div class="stats">
               <Stat label="Rows" value={perSecond(total(found, (each) => each.rows_per_second))} />
-              <Stat label="Behind" value={whole(total(found, (each) => each.lag))} />
-              <Stat label="Rows in all" value={whole(total(found, (each) => each.rows))} />
+              <Stat label="Lag" value={whole(total(found, (each) => each.lag))} />
+              <Stat label="Total rows" value={whole(total(found, (each) => each.rows))} />
               <Stat label="Started" value={<Ago ms={found.started_at} />} />
             </div>
             <Card title="Queries" flush>
@@ -169,7 +169,7 @@ export function PipelinePage({ params }: { params: Params }) {
                   ["Driver", `${found.host}, process ${found.pid}`],
                   ["File", <Plain text={found.file ?? "–"} />],
                   ["Spark's own page", <SparkPage at={found.spark_ui} />],
-                  ["Heard of", <Time ms={found.updated_at} />],
+                  ["Last report", <Time ms={found.updated_at} />],
                 ]}
               />
             </Card>
@@ -192,7 +192,7 @@ function SparkPage({ at }: { at: string | null }) {
 
 function askForget(name: string): void {
   ask({
-    title: "Forget a pipeline",
+    title: "Remove a pipeline",
     verb: "Forget",
     body: (
       <p>

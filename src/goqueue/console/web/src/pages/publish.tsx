@@ -112,7 +112,7 @@ export function PublishDialog({
             mono
             value={draft.key}
             onChange={(key) => set({ key })}
-            hint={draft.keyEncoding === "base64" && "In base64, as its bytes are no text."}
+            hint={draft.keyEncoding === "base64" && "In base64, because it is not UTF-8."}
           />
           <SelectField
             label="Partition"
@@ -120,7 +120,7 @@ export function PublishDialog({
             value={draft.partition}
             onChange={(partition) => set({ partition })}
             choices={[
-              { value: "", label: draft.key ? "Chosen by the key" : "In turn" },
+              { value: "", label: draft.key ? "By key hash" : "Round-robin" },
               ...topic.partitions.map(({ partition }) => ({ value: String(partition), label: String(partition) })),
             ]}
           />
@@ -158,7 +158,7 @@ function ValueFields({ draft, set }: Part) {
       <div class="toolbar">
         {!draft.isTombstone && (
           <Segmented
-            label="The value is written as"
+            label="Encoding of the value"
             value={draft.encoding}
             onChange={(encoding) => set({ encoding: encoding as Encoding })}
             choices={ENCODINGS}

@@ -1,4 +1,4 @@
-// How a queue group hands out its messages, and the way to change that.
+// Delivery settings of a queue group, and the form that changes them.
 import { useState } from "preact/hooks";
 import { Dialog } from "../kit/dialog";
 import { CheckField, Form, TextField } from "../kit/form";
@@ -23,13 +23,13 @@ type Settings = {
 type Answer = { group: string; settings: Settings };
 
 const FIELDS = [
-  { name: "visibility_timeout", isDuration: true, hint: "How long a member has a message before somebody else gets it." },
-  { name: "max_deliveries", isDuration: false, hint: "After so many in vain a message is dead." },
-  { name: "backoff", isDuration: true, hint: "Before the first retry; doubles each time." },
-  { name: "max_backoff", isDuration: true, hint: "It doubles no further." },
-  { name: "max_unacked", isDuration: false, hint: "How many messages a member may have at once." },
-  { name: "max_waiting", isDuration: false, hint: "How many of a partition may wait for a retry; one more is dead at once." },
-  { name: "starvation_timeout", isDuration: true, hint: "A lane that got no turn for so long gets one; 0 is never." },
+  { name: "visibility_timeout", isDuration: true, hint: "An unacknowledged message is redelivered after this time." },
+  { name: "max_deliveries", isDuration: false, hint: "After this many failed deliveries a message is dead-lettered." },
+  { name: "backoff", isDuration: true, hint: "Back-off before the first redelivery; doubles each time." },
+  { name: "max_backoff", isDuration: true, hint: "Upper bound of the back-off." },
+  { name: "max_unacked", isDuration: false, hint: "Unacknowledged messages that a member may hold." },
+  { name: "max_waiting", isDuration: false, hint: "Messages of a partition that may wait for a retry; one more is dead-lettered at once." },
+  { name: "starvation_timeout", isDuration: true, hint: "A lane that waits this long is served out of turn; 0 disables it." },
 ] as const;
 
 const UNITS: readonly [string, number][] = [["h", 3_600_000], ["m", 60_000], ["s", 1000], ["ms", 1]];
@@ -45,7 +45,7 @@ export function QueueSettings({ group }: { group: string }) {
     <Loaded from={found}>
       {({ settings }) => (
         <Card
-          title="How messages are handed out"
+          title="Delivery settings"
           actions={<Button onClick={() => setEditing(true)}>Change settings…</Button>}
         >
           <Facts items={factsOf(settings)} />
@@ -71,7 +71,7 @@ function factsOf(settings: Settings): [string, string][] {
       isDuration ? settingDuration(settings[name]) : whole(settings[name]),
     ]),
     ["Weights", weights.join(", ")],
-    ["Dead letters", settings.dead_letters ? "kept" : "not kept"],
+    ["Dead letters", settings.dead_letters ? "stored" : "dropped"],
   ];
 }
 
@@ -81,7 +81,7 @@ function draftOf(settings: Settings): Record<string, string> {
   return {
     ...Object.fromEntries(texts),
     weights: Object.values(settings.weights).join(", "),
-    dead_letters: settings.dead_letters ? "kept" : "not kept",
+    dead_letters: settings.dead_letters ? "stored" : "dropped",
   };
 }
 
@@ -93,7 +93,7 @@ function asTyped(ms: number): string {
 
 /** What one setting is to be, for the API. */
 function valueOf(name: string, text: string): unknown {
-  if (name === "dead_letters") return text === "kept";
+  if (name === "dead_letters") return text === "stored";
   if (name === "weights") return text.split(/[\s,:]+/).filter(Boolean).map((each) => wholeNumber(each, name));
   return FIELDS.some((each) => each.name === name && each.isDuration) ? text : wholeNumber(text, name);
 }
@@ -114,7 +114,7 @@ function EditSettings({
   const set = (name: string) => (value: string) => setDraft((now) => ({ ...now, [name]: value }));
   const changed = Object.keys(before).filter((name) => draft[name]?.trim() !== before[name]);
   const change = async () => {
-    if (changed.length === 0) throw new Problem("Nothing is changed yet.", 400, "unchanged");
+    if (changed.length === 0) throw new Problem("No setting has been changed.", 400, "unchanged");
     const body = changed.map((name) => [name, valueOf(name, draft[name]?.trim() ?? "")]);
     const { settings: now } = await api.put<Answer>(path("groups", group, "settings"), Object.fromEntries(body));
     const facts = new Map(factsOf(now));
@@ -135,13 +135,13 @@ function EditSettings({
             mono
             value={draft["weights"] ?? ""}
             onChange={set("weights")}
-            hint={`How many turns each lane gets: ${Object.keys(settings.weights).join(", ")}.`}
+            hint={`Share of deliveries of each lane: ${Object.keys(settings.weights).join(", ")}.`}
           />
         </div>
         <CheckField
-          label="Dead letters are kept"
-          value={draft["dead_letters"] === "kept"}
-          onChange={(value) => set("dead_letters")(value ? "kept" : "not kept")}
+          label="Store dead letters"
+          value={draft["dead_letters"] === "stored"}
+          onChange={(value) => set("dead_letters")(value ? "stored" : "dropped")}
         />
         <Changes names={changed} before={before} draft={draft} />
       </Form>
@@ -153,7 +153,7 @@ type Draft = Record<string, string>;
 
 function Changes({ names, before, draft }: { names: string[]; before: Draft; draft: Draft }) {
   if (names.length === 0) return null;
-  const loses = names.includes("dead_letters") && draft["dead_letters"] !== "kept";
+  const loses = names.includes("dead_letters") && draft["dead_letters"] !== "stored";
   return (
     <Note tone={loses ? "warn" : "neutral"}>
       <ul>
@@ -164,8 +164,8 @@ function Changes({ names, before, draft }: { names: string[]; before: Draft; dra
         ))}
       </ul>
       <p>
-        For all members, from now on; messages that they have keep their deadlines.
-        {loses && " Messages that die from then on are not kept."}
+        For all members, from now on; messages in flight keep their visibility timeouts.
+        {loses && " Messages dead-lettered from then on are dropped."}
       </p>
     </Note>
   );

@@ -1,4 +1,4 @@
-// Work queues: what is in flight, what waits to be tried again, what died, and how lanes share turns.
+// Work queues: messages in flight, retries, dead letters, and how lanes share deliveries.
 import { Badge, Card, Empty, Facts, Loaded, PageHead, Stat, Ago, useInSight } from "../kit/parts";
 import { type Column, Filter, Table, useFiltered } from "../kit/table";
 import { api, path } from "../lib/api";
@@ -53,7 +53,7 @@ const COLUMNS: Column<Row>[] = [
   { id: "timeouts", title: "Timed out", number: true, minor: true, sort: (row) => row.visibility.expired, cell: (row) => whole(row.visibility.expired) },
   {
     id: "dead",
-    title: "Died",
+    title: "Dead-lettered",
     number: true,
     sort: (row) => row.dead_letters.routed,
     cell: (row) => (row.dead_letters.routed ? <Badge tone="bad">{whole(row.dead_letters.routed)}</Badge> : "0"),
@@ -73,7 +73,7 @@ export function QueuesPage() {
     <>
       <PageHead
         title="Queues"
-        lead="Groups whose members acknowledge each message. Counts are since the broker started; what is in flight is now."
+        lead="Groups whose members acknowledge each message. Counts are since the broker started; in flight and retries are current."
       />
       <Loaded from={stats}>
         {({ total, expired, redriven }) => (
@@ -83,9 +83,9 @@ export function QueuesPage() {
               <Stat label="Retries waiting" value={whole(total.visibility.waiting)} />
               <Stat label="Acknowledged" value={whole(total.acknowledgement.acks)} />
               <Stat label="Timed out" value={whole(total.visibility.expired)} tone={total.visibility.expired ? "warn" : "neutral"} />
-              <Stat label="Died" value={whole(total.dead_letters.routed)} tone={total.dead_letters.routed ? "bad" : "neutral"} to="/dead-letters" />
-              <Stat label="Sent back" value={whole(sum(redriven))} />
-              <Stat label="Outlived their TTL" value={whole(sum(expired))} />
+              <Stat label="Dead-lettered" value={whole(total.dead_letters.routed)} tone={total.dead_letters.routed ? "bad" : "neutral"} to="/dead-letters" />
+              <Stat label="Redriven" value={whole(sum(redriven))} />
+              <Stat label="TTL expired" value={whole(sum(expired))} />
             </div>
             <div class="toolbar">
               <Filter label="Filter queue groups" />
@@ -137,14 +137,14 @@ function QueueDetail({ group, found }: { group: string; found: Reliability }) {
           }}
         </Loaded>
       </div>
-      <Card title="What became of messages" actions={<Link to={path("groups", group)}>The group</Link>}>
+      <Card title="Deliveries" actions={<Link to={path("groups", group)}>The group</Link>}>
         <Facts
           items={[
-            ["Handed out", whole(found.delivered)],
+            ["Delivered", whole(found.delivered)],
             ["Acknowledged", whole(found.acknowledgement.acks)],
-            ["Nacked, to be tried again", whole(found.acknowledgement.nacks)],
-            ["Released at once", whole(found.acknowledgement.releases)],
-            ["Rejected for good", whole(found.acknowledgement.rejects)],
+            ["Nacked", whole(found.acknowledgement.nacks)],
+            ["Released", whole(found.acknowledgement.releases)],
+            ["Rejected", whole(found.acknowledgement.rejects)],
             ["Extended", whole(found.acknowledgement.extensions)],
             ["Timed out", whole(found.visibility.expired)],
             ...reasons.map(([reason, many]): [string, string] => [`Died: ${reason.toLowerCase().replaceAll("_", " ")}`, whole(many)]),

@@ -21,22 +21,22 @@ type Answer = { group: string; dry_run: boolean; changes: Change[] };
 
 const STRATEGIES = [
   { value: "earliest", label: "The oldest message" },
-  { value: "latest", label: "The end: only what is new" },
-  { value: "timestamp", label: "A moment" },
+  { value: "latest", label: "The end: new messages only" },
+  { value: "timestamp", label: "A time" },
   { value: "offset", label: "An offset" },
 ];
 
 const COLUMNS: Column<Change>[] = [
   { id: "partition", title: "Partition", number: true, sort: (row) => row.partition, cell: (row) => row.partition },
-  { id: "before", title: "Reads on at", number: true, minor: true, cell: (row) => whole(row.before) },
-  { id: "after", title: "Would read on at", number: true, minor: true, cell: (row) => whole(row.after) },
-  { id: "effect", title: "Which means", wide: true, cell: (row) => effect(row) },
+  { id: "before", title: "Committed offset", number: true, minor: true, cell: (row) => whole(row.before) },
+  { id: "after", title: "New offset", number: true, minor: true, cell: (row) => whole(row.after) },
+  { id: "effect", title: "Effect", wide: true, cell: (row) => effect(row) },
 ];
 
 function effect({ before, after }: Change): string {
   if (before === null) return "it begins there";
   if (after > before) return `${many(after - before, "message is", "messages are")} skipped`;
-  if (after < before) return `${many(before - after, "message comes", "messages come")} again`;
+  if (after < before) return `${many(before - after, "message is", "messages are")} read again`;
   return "nothing changes";
 }
 
@@ -146,9 +146,9 @@ export function ResetOffsets({
             ...[...(places.get(topic) ?? [])].map((each) => ({ value: String(each), label: String(each) })),
           ]}
         />
-        <SelectField label="Read on from" name="strategy" value={strategy} onChange={setStrategy} choices={STRATEGIES} />
+        <SelectField label="Reset to" name="strategy" value={strategy} onChange={setStrategy} choices={STRATEGIES} />
         {strategy === "timestamp" && (
-          <TextField label="Moment, local time" name="timestamp" type="datetime-local" step="1" value={moment} onChange={setMoment} />
+          <TextField label="Time, local" name="timestamp" type="datetime-local" step="1" value={moment} onChange={setMoment} />
         )}
         {strategy === "offset" && (
           <TextField label="Offset" name="offset" inputMode="numeric" value={offset} onChange={setOffset} />
@@ -193,7 +193,7 @@ function summary(changes: Change[]): string {
   }
   const said = [
     skipped > 0 && `${many(skipped, "message")} would be skipped`,
-    again > 0 && `${many(again, "message")} would come again`,
+    again > 0 && `${many(again, "message")} would be read again`,
   ].filter(Boolean);
-  return said.length ? `In all, ${said.join(" and ")}.` : "No message would be skipped or come again.";
+  return said.length ? `In total, ${said.join(" and ")}.` : "No message would be skipped or read again.";
 }

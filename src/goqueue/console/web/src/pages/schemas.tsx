@@ -68,7 +68,7 @@ export function SchemasPage() {
     <>
       <PageHead
         title="Schemas"
-        lead="What messages look like. Subjects of a topic's values are called TOPIC-value."
+        lead="Schemas of messages, by subject. The subject for the values of a topic is TOPIC-value."
         actions={
           <Button kind="primary" icon="plus" onClick={() => setNew(true)}>
             Register schema
@@ -270,7 +270,7 @@ function Register({ subject, from, onClose }: { subject?: string; from?: Version
         <div aria-live="polite">
           {verdict && (
             <Note tone={verdict.is_compatible ? "good" : "bad"}>
-              <p>{verdict.is_compatible ? "It fits the versions before it." : "It does not fit the versions before it:"}</p>
+              <p>{verdict.is_compatible ? "Compatible with earlier versions." : "Not compatible with earlier versions:"}</p>
               {verdict.messages && verdict.messages.length > 0 && (
                 <ul>
                   {verdict.messages.map((each, at) => (

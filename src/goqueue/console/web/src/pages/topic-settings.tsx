@@ -144,7 +144,7 @@ function EditSetting({
   const change = async (to: string | null) => {
     const settings = { [setting.name]: to };
     await api.patch<TopicInfo>(path("topics", topic), { settings });
-    toast.ok(to === null ? `${setting.name} is back at its default.` : `${setting.name} is ${to} now.`);
+    toast.ok(to === null ? `${setting.name} was reset to its default.` : `${setting.name} is ${to} now.`);
     onChanged();
     onClose();
   };
@@ -158,7 +158,7 @@ function EditSetting({
         aside={
           setting.source === "topic" && (
             <Button kind="ghost" onClick={() => void change(null).catch(toast.problem)}>
-              Back to the default
+              Reset to the default
             </Button>
           )
         }
@@ -181,7 +181,7 @@ function Whole({ topic, onChanged }: Props) {
   const [isGrowing, setGrowing] = useState(false);
   const compacts = topic.settings["cleanup.policy"]?.includes("compact") ?? false;
   return (
-    <Card title="The topic as a whole">
+    <Card title="Actions">
       <ul class="deeds">
         <li>
           <div>
@@ -194,7 +194,7 @@ function Whole({ topic, onChanged }: Props) {
           <li>
             <div>
               <strong>Compact now</strong>
-              <p class="muted">Of each key, only the newest message stays.</p>
+              <p class="muted">Removes all but the newest message of each key.</p>
             </div>
             <Button onClick={() => compact(topic, onChanged)}>Compact…</Button>
           </li>
@@ -213,7 +213,7 @@ function Whole({ topic, onChanged }: Props) {
         <li>
           <div>
             <strong>Delete topic</strong>
-            <p class="muted">The topic goes, with its messages and what groups have read of it.</p>
+            <p class="muted">Deletes the topic with its messages and committed offsets.</p>
           </div>
           <Button kind="danger" icon="trash" onClick={() => remove(topic)}>
             Delete…
@@ -239,7 +239,7 @@ function purge(topic: TopicInfo, onChanged: () => void): void {
           This removes <b>{many(topic.total_messages, "message")}</b> ({bytes(topic.size_bytes)}), all there are
           in {many(topic.num_partitions, "partition")}. They cannot be brought back.
         </p>
-        <p>Offsets go on from where they are. Groups that are behind skip to the end.</p>
+        <p>Offsets continue from where they are. Groups with lag skip to the end.</p>
       </>
     ),
     run: async () => {
@@ -265,7 +265,7 @@ function remove(topic: TopicInfo): void {
           in {many(topic.num_partitions, "partition")}, and how far groups have read it. It cannot be brought
           back.
         </p>
-        <p>A client that goes on publishing to it may make it anew, empty.</p>
+        <p>A client that keeps publishing to it may create it again, empty.</p>
       </>
     ),
     run: async () => {
@@ -288,7 +288,7 @@ function compact(topic: TopicInfo, onChanged: () => void): void {
     run: async () => {
       const done = await api.post<Compacted>(`/admin${path("topics", topic.name, "compact")}`, {});
       const gone = done.partitions.reduce((sum, each) => sum + (each.records_before ?? 0) - (each.records_after ?? 0), 0);
-      return gone ? `${many(gone, "message was", "messages were")} removed.` : "There was nothing to be compacted.";
+      return gone ? `${many(gone, "message was", "messages were")} removed.` : "There was nothing to compact.";
     },
     then: onChanged,
   });
@@ -308,11 +308,11 @@ function Grow({ topic, onClose, onChanged }: Props & { onClose: () => void }) {
     <Dialog title={`Add partitions to ${topic.name}`} onClose={onClose}>
       <Form verb="Add partitions" onSubmit={grow} onCancel={onClose}>
         <Note tone="warn">
-          Keys may go to other partitions from now on: messages of a key that are stored already stay
+          Keys may map to other partitions from now on: messages of a key that are stored already stay
           where they are, and its order across the change is lost.
         </Note>
         <TextField
-          label="Partitions in all"
+          label="Total partitions"
           name="num_partitions"
           inputMode="numeric"
           autofocus

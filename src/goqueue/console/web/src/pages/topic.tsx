@@ -91,7 +91,7 @@ function Summary({ topic }: { topic: TopicInfo }) {
           to={withQuery("/groups", { filter: topic.name })}
         />
       )}
-      <Stat label="Kept" {...kept(inForce("retention.ms"), inForce("cleanup.policy"))} />
+      <Stat label="Retention" {...retention(inForce("retention.ms"), inForce("cleanup.policy"))} />
       <Stat
         label="State"
         value={failed ? `${failed} failed` : "Healthy"}
@@ -102,12 +102,12 @@ function Summary({ topic }: { topic: TopicInfo }) {
   );
 }
 
-/** For how long messages are kept, and which of them. */
-function kept(retention: string | undefined, policy: string | undefined): { value: string; extra?: string } {
-  if (retention === undefined || policy === undefined) return { value: NONE };
+/** The retention of the topic, and whether it is compacted. */
+function retention(ms: string | undefined, policy: string | undefined): { value: string; extra?: string } {
+  if (ms === undefined || policy === undefined) return { value: NONE };
   const newest = policy.includes("compact") ? { extra: "the newest of each key" } : {};
-  const isDeleted = policy.includes("delete") && Number(retention) >= 0;
-  return { value: isDeleted ? settingDuration(Number(retention)) : "for ever", ...newest };
+  const isDeleted = policy.includes("delete") && Number(ms) >= 0;
+  return { value: isDeleted ? settingDuration(Number(ms)) : "unlimited", ...newest };
 }
 
 const TABS: Tab[] = [
@@ -132,7 +132,7 @@ function Parts({
   return (
     <>
       <Tabs
-        label="Parts of the topic"
+        label="Sections of the topic"
         current={tab}
         onChoose={setTab}
         tabs={TABS}

@@ -108,7 +108,7 @@ export function TopicsPage() {
               first={{ column: "name" }}
               empty={
                 <Empty title={chosen?.length ? "No topic has that in its name" : "There is no topic yet"}>
-                  {!chosen?.length && "Make one here, or let a Kafka client make it by publishing."}
+                  {!chosen?.length && "Create one here, or let a Kafka client create it by publishing."}
                 </Empty>
               }
             />

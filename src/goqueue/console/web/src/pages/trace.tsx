@@ -59,7 +59,7 @@ export function TracePage({ params }: { params: Params }) {
         title={id ?? `${topic} ${partition}/${offset}`}
         above={<Link to="/traces">Traces</Link>}
         lead={trace.data && <TraceBadge status={trace.data.status} />}
-        actions={trace.data && <CopyButton text={trace.data.trace_id} label="Copy the trace's id" />}
+        actions={trace.data && <CopyButton text={trace.data.trace_id} label="Copy trace id" />}
       />
       <Loaded from={trace}>{(found) => <Journey trace={found} />}</Loaded>
     </>
@@ -72,7 +72,7 @@ function Journey({ trace }: { trace: Trace }) {
   return (
     <>
       <div class="stats">
-        <Stat label="Took" value={milliseconds(trace.duration_ms)} />
+        <Stat label="Duration" value={milliseconds(trace.duration_ms)} />
         <Stat label="Events" value={whole(trace.spans.length)} />
         <Stat
           label="Message"
@@ -81,9 +81,9 @@ function Journey({ trace }: { trace: Trace }) {
             ? { to: `${path("topics", trace.topic)}?tab=messages&partition=${trace.partition}&offset=${trace.offset}` }
             : {})}
         />
-        <Stat label="Began" value={<Time ms={trace.start} />} />
+        <Stat label="Started" value={<Time ms={trace.start} />} />
       </div>
-      <Card title="What happened">
+      <Card title="Events">
         <Waterfall spans={trace.spans} chosen={span?.span_id ?? null} onChoose={setChosen} />
       </Card>
       {span && <SpanCard span={span} />}

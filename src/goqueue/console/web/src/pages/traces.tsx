@@ -85,8 +85,8 @@ export function TracesPage() {
         lead={
           stats.data &&
           (stats.data.enabled
-            ? `${percent(stats.data.sampling)} of what is published is traced; ${whole(stats.data.events)} of ${whole(stats.data.capacity)} events are in memory.`
-            : "Tracing is off: set tracing.enabled, or goqueue.trace of a topic.")
+            ? `${percent(stats.data.sampling)} of published batches are traced; ${whole(stats.data.events)} of ${whole(stats.data.capacity)} events are in memory.`
+            : "Tracing is disabled: set tracing.enabled, or goqueue.trace of a topic.")
         }
       />
       <Search wanted={wanted} />
@@ -100,7 +100,7 @@ export function TracesPage() {
           <>
             {!complete && (
               <Note>
-                <p>There is more than one search looks at. Say more of what is wanted.</p>
+                <p>The search stopped at its bound. Narrow the filters.</p>
               </Note>
             )}
             <Card flush>
@@ -110,7 +110,7 @@ export function TracesPage() {
                 columns={COLUMNS}
                 rowKey={(row) => row.trace_id}
                 rowTo={(row) => path("traces", row.trace_id)}
-                empty={<Empty title="No trace is like that" />}
+                empty={<Empty title="No matching traces" />}
               />
             </Card>
           </>

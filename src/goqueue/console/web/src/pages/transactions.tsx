@@ -60,7 +60,7 @@ export function TransactionsPage() {
   ];
   return (
     <>
-      <PageHead title="Transactions" lead="Readers of committed messages wait behind the first open one of a partition." />
+      <PageHead title="Transactions" lead="read_committed consumers wait at the first open transaction of a partition." />
       {stats.data && (
         <div class="stats">
           <Stat label="Open" value={whole(stats.data.active)} />
@@ -80,7 +80,7 @@ export function TransactionsPage() {
               columns={columns}
               rowKey={(row) => row.transactional_id}
               first={{ column: "open", descending: true }}
-              empty={<Empty title={transactions.length ? "No transaction is like that" : "No producer writes in transactions"} />}
+              empty={<Empty title={transactions.length ? "No matching transactions" : "No transactional producers"} />}
             />
           </Card>
         )}
@@ -96,7 +96,7 @@ function askAbort(row: Transaction, onDone: () => void): void {
     verb: "Abort transaction",
     body: (
       <p>
-        Nothing that <strong>{row.transactional_id}</strong> wrote in this transaction will ever count
+        Everything that <strong>{row.transactional_id}</strong> wrote in this transaction is discarded
         {touched(row) && ` (${touched(row)})`}, and its producer is fenced: it has to begin anew.
       </p>
     ),

@@ -1,4 +1,4 @@
-// The way back from among the dead letters: which, how many, how fast, and what came of it.
+// Redriving dead letters: which, how many, how fast, and the result.
 import { useState } from "preact/hooks";
 import { ask, Dialog } from "../kit/dialog";
 import { Form, SelectField, TextField } from "../kit/form";
@@ -24,7 +24,7 @@ export type Redrive = {
 
 export const REASONS = ["MAX_RETRIES_EXCEEDED", "REJECTED", "TTL_EXPIRED", "POISON_MESSAGE", "BACKPRESSURE"];
 
-/** Waits for a redrive to end, and tells how far it is meanwhile. */
+/** Waits for a redrive to end, and reports its progress. */
 async function ended(redrive: Redrive, onStep?: (found: Redrive) => void): Promise<Redrive> {
   let found = redrive;
   while (found.ended_at === null) {
@@ -35,11 +35,11 @@ async function ended(redrive: Redrive, onStep?: (found: Redrive) => void): Promi
   return found;
 }
 
-function told(redrive: Redrive) {
+function outcome(redrive: Redrive) {
   return (
     <p>
-      {whole(redrive.done)} of {whole(redrive.total)} went to {redrive.to}
-      {redrive.failed > 0 && `; ${whole(redrive.failed)} were refused and stay`}
+      {whole(redrive.done)} of {whole(redrive.total)} redriven to {redrive.to}
+      {redrive.failed > 0 && `; ${whole(redrive.failed)} were refused and stay in the dead-letter queue`}
       {redrive.error && `: ${redrive.error}`}.
     </p>
   );
@@ -47,12 +47,12 @@ function told(redrive: Redrive) {
 
 export function askOne(topic: string, partition: string, offset: string, onDone: () => void): void {
   ask({
-    title: "Send a letter back",
-    verb: "Send back",
-    body: <p>The message is published again where it came from, with its key, value and headers. Its tries begin anew.</p>,
+    title: "Redrive a dead letter",
+    verb: "Redrive",
+    body: <p>The message is published to its original topic, with its key, value and headers. Its delivery count starts again.</p>,
     run: async () => {
       const filter = { offsets: { [partition]: [Number(offset)] } };
-      return told(await ended(await api.post<Redrive>(path("topics", topic, "dlq", "redrive"), { filter })));
+      return outcome(await ended(await api.post<Redrive>(path("topics", topic, "dlq", "redrive"), { filter })));
     },
     then: () => {
       setQueryFields({ letter: "" });
@@ -61,7 +61,7 @@ export function askOne(topic: string, partition: string, offset: string, onDone:
   });
 }
 
-export function SendBack({ topic, reason, onClose, onDone }: { topic: string; reason: string; onClose: () => void; onDone: () => void }) {
+export function RedriveDialog({ topic, reason, onClose, onDone }: { topic: string; reason: string; onClose: () => void; onDone: () => void }) {
   const [chosen, setChosen] = useState(reason);
   const [group, setGroup] = useState("");
   const [key, setKey] = useState("");
@@ -96,11 +96,11 @@ export function SendBack({ topic, reason, onClose, onDone }: { topic: string; re
     }
   };
   return (
-    <Dialog title="Send dead letters back" onClose={onClose}>
+    <Dialog title="Redrive dead letters" onClose={onClose}>
       {result ? (
         <>
           <Note tone={result.failed || result.error ? "warn" : "good"}>
-            <div role="status">{told(result)}</div>
+            <div role="status">{outcome(result)}</div>
           </Note>
           <footer class="dialog-foot">
             <Button kind="primary" onClick={onClose}>
@@ -111,14 +111,14 @@ export function SendBack({ topic, reason, onClose, onDone }: { topic: string; re
       ) : counted ? (
         <>
           <p>
-            Of {topic}, <strong>{many(counted.total, "letter")}</strong> would be published again to{" "}
+            Of {topic}, <strong>{many(counted.total, "letter")}</strong> would be redriven to{" "}
             <strong>{counted.to}</strong>
-            {rate && `, at most ${rate} a second`}. They keep their keys, values and headers; their tries begin anew.
+            {rate && `, at most ${rate} a second`}. They keep their keys, values and headers; their delivery counts start again.
           </p>
           {busy && step && (
             <p class="muted num" role="status">
-              {whole(step.done)} of {whole(step.total)} went so far. It goes on when this is closed, and can be stopped on the
-              page of all dead letters.
+              {whole(step.done)} of {whole(step.total)} redriven so far. The redrive continues when this is closed, and can be cancelled on
+              the page of all dead letters.
             </p>
           )}
           {problem !== null && <ProblemNote problem={problem} />}
@@ -127,12 +127,12 @@ export function SendBack({ topic, reason, onClose, onDone }: { topic: string; re
               Back
             </Button>
             <Button kind="primary" busy={busy} disabled={!counted.total} onClick={act}>
-              {busy ? "Sending…" : `Send ${whole(counted.total)} back`}
+              {busy ? "Redriving…" : `Redrive ${whole(counted.total)}`}
             </Button>
           </footer>
         </>
       ) : (
-        <Form verb="Count them" onCancel={onClose} onSubmit={async () => setCounted(await send(true))}>
+        <Form verb="Preview" onCancel={onClose} onSubmit={async () => setCounted(await send(true))}>
           <SelectField
             label="Reason"
             name="reason"
@@ -140,10 +140,10 @@ export function SendBack({ topic, reason, onClose, onDone }: { topic: string; re
             onChange={setChosen}
             choices={[{ value: "", label: "Any reason" }, ...REASONS.map((each) => ({ value: each, label: each }))]}
           />
-          <TextField label="Group" name="group" hint="In which they died; empty is any." value={group} onChange={setGroup} />
-          <TextField label="Key" name="key" hint="The whole key; empty is any." mono value={key} onChange={setKey} />
-          <TextField label="To another topic" name="to" hint="Where they came from, if empty." value={to} onChange={setTo} />
-          <TextField label="At most a second" name="rate" hint="As fast as possible, if empty." inputMode="numeric" value={rate} onChange={setRate} />
+          <TextField label="Group" name="group" hint="The consumer group; any if empty." value={group} onChange={setGroup} />
+          <TextField label="Key" name="key" hint="The whole key; any if empty." mono value={key} onChange={setKey} />
+          <TextField label="Target topic" name="to" hint="The original topic if empty." value={to} onChange={setTo} />
+          <TextField label="Messages per second" name="rate" hint="Unlimited if empty." inputMode="numeric" value={rate} onChange={setRate} />
         </Form>
       )}
     </Dialog>
