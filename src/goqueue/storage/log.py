@@ -233,9 +233,14 @@ class Log:
     def _write(self, data: Bytes, infos: list[BatchInfo]) -> Appended:
         if not infos:
             raise MalformedBatchError("an append needs at least one batch")
+        store = self._store
         try:
             self._note_epochs(infos)
-            self._store.write(data, infos)
+            segment = store.growing(len(data))
+            segment.write(data)
+            segment.publish(infos)
+            store.end_offset = infos[-1].next_offset
+            store.stats.bytes_written += len(data)
         except DiskError as error:
             self._fail(error)
             raise

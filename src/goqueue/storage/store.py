@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
-    from goqueue.runtime.disk import Bytes, Disk
+    from goqueue.runtime.disk import Disk
     from goqueue.storage.checkpoints.checkpoint import Checkpoint
     from goqueue.storage.config import LogConfig
     from goqueue.storage.folder_names import UnsyncedNames
@@ -159,26 +158,19 @@ class SegmentStore:
 
     # --- Growing ---------------------------------------------------------------------------------
 
-    def write(self, data: Bytes, infos: list[BatchInfo]) -> None:
-        """Put stamped batches at the end, in one write, and let readers see them."""
-        segment = self._segment_for(len(data))
+    def growing(self, size_bytes: int) -> Segment:
+        """The segment that so many bytes are to be written to, which is then unsynced."""
+        segment = self.segments.active
+        if segment is None or (
+            segment.size_bytes and segment.size_bytes + size_bytes > self.config.segment_bytes
+        ):
+            segment = self.roll()
         if not segment.is_dirty:
             segment.is_dirty = True
             self.shared.open_files.written(segment)
             if segment not in self._unsynced:
                 self._unsynced.append(segment)
-        segment.write(data)
-        segment.publish(infos)
-        self.end_offset = infos[-1].next_offset
-        self.stats.bytes_written += len(data)
-
-    def _segment_for(self, length: int) -> Segment:
-        active = self.segments.active
-        if active is not None and (
-            not active.size_bytes or active.size_bytes + length <= self.config.segment_bytes
-        ):
-            return active
-        return self.roll()
+        return segment
 
     def roll(self) -> Segment:
         """Seal the active segment and start the next one at the end of the log.
