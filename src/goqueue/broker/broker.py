@@ -210,7 +210,9 @@ class Broker:
         self.deliverer = Deliverer(self, self.queues)
         self.acknowledger = Acknowledger(self, self.queues)
         self.dead_letters = DeadLetters(self, self.queues)
-        self.letters = Letters(self)
+        self.letters = Letters(
+            self.queues, self.topics, self.partitions, self.record_reader, self.executor
+        )
         self.redrives = Redrives(self, self.letters)
         self.health = Health(self.metrics, self.disk, settings.data_dir)
         self.partitions.on_opened = self.health.opened

@@ -115,14 +115,18 @@ class Portion:
             for part in window.in_state(first, end, MessageState.AVAILABLE)
         ]
 
+    def _parts_by_lane(self) -> Iterator[tuple[int, StoredBatch, int, int]]:
+        reserved = iter(self.reservation.ranges)
+        lane, from_, to = next(reserved)
+        for batch, first, end in self.loaded.parts:
+            while not from_ <= first < to:
+                lane, from_, to = next(reserved)
+            yield lane, batch, first, end
+
     def _lane_ranges(self) -> list[LaneRange]:
         """What is to be handed out, in as few ranges as possible."""
         found: list[LaneRange] = []
-        reserved = iter(self.reservation.ranges)
-        lane, from_, to = next(reserved)
-        for _, first, end in self.loaded.parts:
-            while not from_ <= first < to:
-                lane, from_, to = next(reserved)
+        for lane, _, first, end in self._parts_by_lane():
             if found and found[-1][0] == lane and found[-1][2] == first:
                 found[-1] = lane, found[-1][1], end
             else:
@@ -131,14 +135,9 @@ class Portion:
 
     def batches_by_lane(self) -> dict[tuple[int, int], StoredBatch]:
         """The batches that messages come from, by lane and first offset."""
-        found: dict[tuple[int, int], StoredBatch] = {}
-        reserved = iter(self.reservation.ranges)
-        lane, from_, to = next(reserved)
-        for batch, first, _ in self.loaded.parts:
-            while not from_ <= first < to:
-                lane, from_, to = next(reserved)
-            found[lane, batch.info.base_offset] = batch
-        return found
+        return {
+            (lane, batch.info.base_offset): batch for lane, batch, _, _ in self._parts_by_lane()
+        }
 
     def taken(self) -> None:
         """The messages are the member's now."""

@@ -34,9 +34,7 @@ from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from concurrent.futures import Executor
 
-    from goqueue.groups.service import Groups
     from goqueue.model.ranges import Range
     from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.damage import DamageReports
@@ -62,12 +60,10 @@ class QueueServices(StartServices, Protocol):
 
     state_logs: StateLogs
     topics: Topics
-    executor: Executor
     damage: DamageReports
     partitions: Partitions
     measures: Measures
     queue_traces: QueueTraces
-    groups: Groups
     record_reader: RecordReader
 
     async def create_internal_topic(self, name: str, partition_count: int) -> None:

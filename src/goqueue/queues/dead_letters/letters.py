@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.model.dead_letters import (
     HEADER_PREFIX,
@@ -43,16 +43,6 @@ _AT_ONCE: Final = 500
 _READ_BYTES: Final = 8 * 1024 * 1024
 """Of batches that are read together; a larger one is read by itself."""
 _MAX_DIGITS: Final = 18
-
-
-class LetterServices(Protocol):
-    """What dead letters are read with."""
-
-    executor: Executor
-    topics: Topics
-    record_reader: RecordReader
-    partitions: Partitions
-    queues: Queues
 
 
 class Letter(NamedTuple):
@@ -135,9 +125,19 @@ ALL: Final = LetterFilter()
 class Letters:
     """The letters of all dead-letter topics."""
 
-    def __init__(self, services: LetterServices) -> None:
-        self._services = services
-        self._gaps = LetterGaps(services.executor)
+    def __init__(
+        self,
+        queues: Queues,
+        topics: Topics,
+        partitions: Partitions,
+        reader: RecordReader,
+        executor: Executor,
+    ) -> None:
+        self._queues = queues
+        self._topics = topics
+        self._partitions = partitions
+        self._reader = reader
+        self._gaps = LetterGaps(executor)
 
     def topic(self, source: str, letters_in: str | None = None) -> Topic | None:
         """Where the dead letters of a topic are; None when it never had any.
@@ -148,7 +148,7 @@ class Letters:
             UnknownTopicError: there is no such topic, and no dead letter of one.
             InternalTopicError: it is the broker's own.
         """
-        catalogue = self._services.topics.catalogue
+        catalogue = self._topics.catalogue
         found = catalogue.by_name.get(letters_in or dead_letter_topic(source))
         if found is None:
             catalogue.topic(letters_in or source)
@@ -158,7 +158,7 @@ class Letters:
 
     def sources(self) -> list[str]:
         """Every topic that has dead letters, or had some, by name."""
-        names = self._services.topics.catalogue.by_name
+        names = self._topics.catalogue.by_name
         return sorted(name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
 
     async def newest_ms(self, source: str) -> int | None:
@@ -170,14 +170,14 @@ class Letters:
             lasts = (gaps.last_outside(*each) for each in self.unmoved(partition, 0, end))
             last = max((each for each in lasts if each is not None), default=None)
             if last is not None:
-                loaded = await self._services.record_reader.load(partition, [(last, last + 1)])
+                loaded = await self._reader.load(partition, [(last, last + 1)])
                 found += (letter_of(0, each).died_ms for each in loaded.records())
         return max(found, default=None)
 
     def partitions(self, source: str, letters_in: str | None = None) -> list[Partition]:
         """The partitions that hold the dead letters of a topic. Raises like `topic`."""
         topic = self.topic(source, letters_in)
-        return [] if topic is None else list(self._services.partitions.of_topic(topic))
+        return [] if topic is None else list(self._partitions.of_topic(topic))
 
     def partition(self, source: str, number: int, letters_in: str | None = None) -> Partition:
         """One of them.
@@ -187,13 +187,13 @@ class Letters:
         """
         self.topic(source, letters_in)
         place = TopicPartition(letters_in or dead_letter_topic(source), number)
-        return self._services.partitions.partition(place)
+        return self._partitions.partition(place)
 
     def unmoved(self, partition: Partition, first: int, end: int) -> Iterator[Range]:
         """What of [first, end) was not redriven."""
         first = max(first, partition.log_start)
-        group = self._services.queues.find(REDRIVE_GROUP)
-        queue = None if group is None else group.queues.get(self._services.queues.key(partition.id))
+        group = self._queues.find(REDRIVE_GROUP)
+        queue = None if group is None else group.queues.get(self._queues.key(partition.id))
         if queue is None:
             if first < end:
                 yield first, end
@@ -257,9 +257,7 @@ class Letters:
             for stretch in _stretches(partition, end, chosen):
                 parts = [part for each in stretch for part in self.unmoved(partition, *each)]
                 while parts:
-                    loaded = await self._services.record_reader.load(
-                        partition, parts, max_bytes=_READ_BYTES
-                    )
+                    loaded = await self._reader.load(partition, parts, max_bytes=_READ_BYTES)
                     parts = loaded.rest
                     letters = (letter_of(partition.id.partition, each) for each in loaded.records())
                     if found := [each for each in letters if chosen.matches(each)]:
@@ -272,7 +270,7 @@ class Letters:
             OffsetOutOfRangeError: there is no letter at that offset.
         """
         if partition.log_start <= offset < _end(partition):
-            loaded = await self._services.record_reader.load(partition, [(offset, offset + 1)])
+            loaded = await self._reader.load(partition, [(offset, offset + 1)])
             for record in loaded.records():
                 return letter_of(partition.id.partition, record)
         raise OffsetOutOfRangeError(offset, partition.log_start, _end(partition))
