@@ -69,7 +69,7 @@ def test_ctrl_c_ends_a_run_after_its_micro_batch_and_shows_what_it_did(
     assert {each["name"]: each["rows"] for each in report["queries"]} == {"good": 20}
     assert len(goqueue_broker.messages(f"{topic}.good")) == 15
     told = said.read_text()
-    assert "stopping after the micro-batch under way" in told
+    assert "stopping after the current micro-batch" in told
     # Spark's own words are not among them, whose processes end with the command.
     assert all(line.startswith((name, "stopping after")) for line in told.splitlines()), told
     assert not list(tmp_path.glob("goqueue-spark-*"))

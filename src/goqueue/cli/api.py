@@ -159,8 +159,8 @@ class Api:
                 return msgspec.json.decode(body, type=kind)
         except msgspec.ValidationError as error:
             raise UnreachableError(
-                f"{server} answered {status} with something that this version of goqueue does not "
-                f"know ({error}): compare the versions with `goqueue version`"
+                f"{server} answered {status} with an unexpected response ({error}): compare the "
+                "versions of client and server with `goqueue version`"
             ) from error
         except msgspec.DecodeError:
             pass
@@ -188,13 +188,13 @@ class Api:
             return f"no answer from {url} within {self.target.timeout_s:g} s (see --timeout)"
         if isinstance(error, ssl.SSLCertVerificationError):
             return (
-                f"the certificate of {url} is not trusted ({error.verify_message}): name the file "
-                "of whoever signed it in SSL_CERT_FILE"
+                f"the certificate of {url} is not trusted ({error.verify_message}): set "
+                "SSL_CERT_FILE to the certificate of its authority"
             )
         if isinstance(error, ssl.SSLError):
-            return f"{url} does not speak TLS as expected ({error.reason or error}): is it https?"
+            return f"the TLS handshake with {url} failed ({error.reason or error}): is it HTTPS?"
         if isinstance(error, socket.gaierror):
-            return f"{url} (from {source}) has a host that nobody knows: {error.strerror}"
+            return f"{url} (from {source}) has an unknown host: {error.strerror}"
         if isinstance(error, ConnectionRefusedError):
             return (
                 f"cannot connect to {url} (from {source}): connection refused. Start a server with "

@@ -39,7 +39,7 @@ ServerOption: TypeAlias = Annotated[
         "--server",
         "-s",
         metavar="URL",
-        help="The server, as in http://localhost:8080.",
+        help="The URL of the server, as in http://localhost:8080.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -49,21 +49,23 @@ ContextOption: TypeAlias = Annotated[
         "--context",
         "-c",
         metavar="NAME",
-        help="A server of the contexts file.",
+        help="A context of the contexts file.",
         rich_help_panel=_PANEL,
         autocompletion=context_names,
     ),
 ]
 OutputOption: TypeAlias = Annotated[
     Format | None,
-    typer.Option("--output", "-o", help="How to print. (default: table)", rich_help_panel=_PANEL),
+    typer.Option(
+        "--output", "-o", help="The output format. (default: table)", rich_help_panel=_PANEL
+    ),
 ]
 TimeoutOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--timeout",
         metavar="SECONDS",
-        help="How long to wait for an answer. (default: 30)",
+        help="The timeout of a request. (default: 30)",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -148,7 +150,7 @@ class Call:
         data: Shown,
         table: Shown | None = None,
         *,
-        empty: str = "nothing to show",
+        empty: str = "no results",
     ) -> None:
         """Print a result; `table` is what people get of it, `empty` what they read of no rows."""
         shown = table if self.output is Format.TABLE and table is not None else data
@@ -272,10 +274,10 @@ def confirm(what: str, *, force: bool) -> None:
     """
     if force:
         return
-    typer.echo(f"{what} Type yes to go on: ", nl=False, err=True)
+    typer.echo(f"{what} Type yes to continue: ", nl=False, err=True)
     answer = typer.get_text_stream("stdin").readline()
     if not answer:
         typer.echo(err=True)
-        raise CliError("nothing was changed: nobody answered; use -f where nobody can")
+        raise CliError("nothing was changed: there was no answer; use -f in scripts")
     if answer.strip().lower() != "yes":
         raise CliError("nothing was changed")

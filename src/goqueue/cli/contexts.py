@@ -199,8 +199,8 @@ def load(path: Path) -> Contexts:
         return Contexts(str(document["current-context"]), entries)
     except (yaml.YAMLError, KeyError, TypeError, AttributeError, UsageError) as error:
         raise CliError(
-            f"{path} cannot be understood ({' '.join(str(error).split())}): fix it, or remove it "
-            "and begin anew with `goqueue config set-context`"
+            f"{path} is invalid ({' '.join(str(error).split())}): fix it, or delete it "
+            "and run `goqueue config set-context`"
         ) from error
 
 

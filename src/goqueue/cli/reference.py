@@ -26,55 +26,55 @@ goqueue consume orders --follow
 goqueue top
 ```
 
-## What all commands share
+## Global options
 
-The global options may stand before the command or after it.
+Global options can be given before or after the command.
 
 {options}
 
-Which server a command talks to is decided by the first of these that says something: `--server`,
-`--context`, the variables `GOQUEUE_SERVER` and `GOQUEUE_CONTEXT`, the current context of
-`~/.goqueue/config.yaml`, and last `http://localhost:8080`. `GOQUEUE_TIMEOUT` and `GOQUEUE_API_KEY`
-stand between the flags and the file in the same way. The key of a context is sent to the server of
-that context and to no other. The file is readable by its owner alone. A server with a certificate
-of its own is trusted when `SSL_CERT_FILE` names the file of whoever signed it.
+A command talks to the server of the first of these that is set: `--server`, `--context`, the
+variables `GOQUEUE_SERVER` and `GOQUEUE_CONTEXT`, the current context of `~/.goqueue/config.yaml`,
+and by default `http://localhost:8080`. `GOQUEUE_TIMEOUT` and `GOQUEUE_API_KEY` take precedence
+over the file, and flags over them. The key of a context is only sent to the server of that
+context. The file is readable only by its owner. To trust a certificate of a private authority, set
+`SSL_CERT_FILE` to the authority's certificate.
 
 Results go to standard output, everything else to standard error. `-o json` and `-o yaml` are for
-programs: their fields keep their names, and sizes are bytes, times milliseconds since 1970. What
-comes one by one (`consume`, `top`) is a line of JSON, or a YAML document, each.
+programs: field names are stable, sizes are in bytes, times in milliseconds since the epoch.
+Commands that stream (`consume`, `top`) print one line of JSON or one YAML document for each item.
 
 | exit code | meaning |
 | ---: | --- |
-| 0 | done |
-| 1 | refused by the server, not reachable, not healthy, or done in part |
-| 2 | what was asked for makes no sense |
+| 0 | success |
+| 1 | refused by the server, server unreachable or unhealthy, or partial success |
+| 2 | invalid arguments |
 | 130 | ended by Ctrl-C |
 
-Whatever cannot be undone asks for the word `yes` first, unless `-f` is given.
+Commands that cannot be undone ask for confirmation with `yes`, unless `-f` is given.
 
-`goqueue --install-completion` teaches your shell the commands, their options, and the names of the
-topics and groups that the server has.
+`goqueue --install-completion` installs shell completion for commands, options, and the names of
+topics and groups on the server.
 
 ## Publishing
 
-`goqueue produce TOPIC` takes messages from `-m`, from a file of JSON lines with `-f`, or else from
-standard input, a message a line. A line of a file:
+`goqueue produce TOPIC` reads messages from `-m`, from a file of JSON lines with `-f`, or else from
+standard input, one message per line. A line of a file:
 
 ```json
 {{"key": "customer-7", "value": {{"id": 1}}, "headers": {{"source": "web"}}, "partition": 0}}
 ```
 
-Only `value` must be there. One that is no text is published as its JSON; `null` is a tombstone.
-`"encoding": "base64"` and `"key_encoding": "base64"` are for bytes, `timestamp` is a time. Empty
-lines and lines that begin with `#` do not count. What is wrong with a line is reported with its
-number, the other lines are published, and the exit code is 1.
+Only `value` is required. A value that is not a string is published as JSON; `null` is a tombstone.
+Use `"encoding": "base64"` and `"key_encoding": "base64"` for bytes. Empty lines and lines that
+start with `#` are skipped. Invalid lines are reported with their numbers, the other lines are
+published, and the exit code is 1.
 
 ## Times
 
-`--from-time` and its like take `2025-01-31T12:00:00Z`, the same without a zone for the zone of this
-machine, milliseconds since 1970, or how long ago: `90s`, `15m`, `1h30m`, `7d`.
+Options such as `--from-time` accept `2025-01-31T12:00:00Z` (without a zone: local time),
+milliseconds since the epoch, or an age: `90s`, `15m`, `1h30m`, `7d`.
 
-## Every command
+## Commands
 """
 
 

@@ -38,7 +38,7 @@ def test_a_certificate_is_checked_and_can_be_trusted(
 
 def test_tls_where_none_is_spoken_is_named(run: Run, goqueue_broker: Broker) -> None:
     result = run("topic", "list", "-s", goqueue_broker.http_url.replace("http", "https"), code=1)
-    assert "does not speak TLS" in result.stderr
+    assert "the TLS handshake with" in result.stderr
 
 
 class _Recorder(BaseHTTPRequestHandler):
@@ -86,5 +86,5 @@ def test_an_answer_of_another_version_is_an_error_that_says_so(
 ) -> None:
     monkeypatch.setattr(_Recorder, "answer", b'{"topics": {"orders": {"partitions": 1}}}')
     result = run("topic", "list", "-s", f"http://127.0.0.1:{recorder.server_port}", code=1)
-    assert "compare the versions with `goqueue version`" in result.stderr
+    assert "compare the versions of client and server with `goqueue version`" in result.stderr
     assert "Traceback" not in result.output

@@ -104,7 +104,7 @@ def test_a_bad_file_is_neither_planned_nor_run(run: Run, tmp_path: Path, command
     file.write_text(BAD)
     result = run("pipeline", command, str(file), code=1)
     assert f"{file}:3:27: sources.orders.formt: " in result.stderr
-    assert "has 3 problems: nothing was done" in result.stderr
+    assert "has 3 problems: nothing was started" in result.stderr
     assert result.stdout == ""
 
 
@@ -166,7 +166,7 @@ def test_plan_goes_without_a_broker_unless_it_is_to_ask_one(run: Run, tmp_path: 
     text = GOOD.format(name="n", servers="127.0.0.1:1", topic="t")
     file.write_text(text)
     result = run("pipeline", "plan", str(file))
-    assert "the plan goes without the broker" in result.stderr
+    assert "the plan has no data of the broker" in result.stderr
     assert "copy -> topic t.copy" in result.stdout
     result = run("pipeline", "plan", str(file), "--connect", "--timeout", "500ms", code=1)
     assert "127.0.0.1:1" in result.stderr

@@ -169,7 +169,7 @@ def test_a_server_that_goes_away_leaves_no_doubt_about_what_was_published(run: R
         broker.start()
         assert process.returncode == 1
         assert "2 messages were published before that" in err
-        assert "its answer was not heard" in err
+        assert "may have been published too" in err
         assert [each.value for each in broker.messages(topic)] == [b"before", b"after"]
 
 
@@ -219,7 +219,7 @@ def test_what_is_read_begins_and_ends_where_it_is_told_to(
 
 
 def test_an_offset_needs_a_partition_where_there_are_several(run: Run, hours: str) -> None:
-    assert "say which one with -p" in run("consume", hours, "--offset", "0", code=2).stderr
+    assert "choose one with -p" in run("consume", hours, "--offset", "0", code=2).stderr
 
 
 def test_people_see_place_time_key_headers_and_value_on_one_harmless_line(
@@ -290,7 +290,7 @@ def test_a_member_without_a_partition_does_not_wait_for_ever(
                 described = json.loads(run("group", "describe", group, "-o", "json").stdout)
         result = run("consume", goqueue_topic, "--group", group)
         other.terminate()
-    assert "the other members of the group have all partitions" in result.stderr
+    assert "all partitions are assigned to other members" in result.stderr
 
 
 def follow(broker: Broker, topic: str, *options: str) -> subprocess.Popen[str]:

@@ -111,8 +111,8 @@ def test_a_queue_command_prints_for_people_and_for_programs(
 @pytest.mark.parametrize(
     ("said", "complaint"),
     [
-        ("produce {topic} -m x -d 1h --deliver-at 2030-01-01T00:00:00Z", "not with both"),
-        ("produce {topic} -m x --deliver-at 15m", "that is --delay"),
+        ("produce {topic} -m x -d 1h --deliver-at 2030-01-01T00:00:00Z", "not both"),
+        ("produce {topic} -m x --deliver-at 15m", "use --delay"),
         ("produce {topic} -m x -d 2w5x", "delay"),
         ("produce {topic} -m x -d 400d", "goqueue.delay.max.ms"),
         ("produce {topic} -m x --priority urgent", "critical, high, normal, low, background"),
@@ -128,7 +128,7 @@ def test_a_queue_command_prints_for_people_and_for_programs(
 def test_what_cannot_be_done_is_told_in_a_sentence(
     run: Run, queued: dict[str, str], said: str, complaint: str
 ) -> None:
-    usage = ("not with both", "that is --delay", "PARTITION:OFFSET", "50,25,15,7,3")
+    usage = ("not both", "use --delay", "PARTITION:OFFSET", "50,25,15,7,3")
     result = run(*said.format(**queued).split(), code=2 if complaint in usage else 1)
     assert complaint in result.output
     assert "Traceback" not in result.output

@@ -66,13 +66,13 @@ def test_levels_and_modes_are_shown_set_and_taken_back(goqueue_broker: Broker, r
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ("get", 2, "which schema?"),
+        ("get", 2, "expected a subject or --id"),
         ("get none", 1, "Subject 'none' not found"),
         ("get --id 99999", 1, "Schema 99999 not found"),
         ("register s missing.avsc", 1, "cannot be read"),
-        ("register s schema.txt", 2, "of which type"),
+        ("register s schema.txt", 2, "is unknown: give --type"),
         ("config s --set SOME", 1, "Invalid compatibility level"),
-        ("config s --set NONE --unset", 2, "say one of them"),
+        ("config s --set NONE --unset", 2, "give only one"),
         ("versions none", 1, "Subject 'none' not found"),
     ],
 )

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from goqueue.runtime.disk import DiskUsage
+from goqueue.testing import Broker
 
 if TYPE_CHECKING:
-    from goqueue.testing import Broker
     from support.commands import Run
 
 BAD_INPUT = [
@@ -33,14 +33,14 @@ BAD_INPUT = [
     ("produce {topic}x -m a", 1, "Did you mean {topic}?"),
     ("produce {topic} -m a -p 99", 1, "line 1: "),
     ("produce {topic} -m a -H nothing", 2, "expected NAME=VALUE"),
-    ("produce {topic} -m a -f file", 2, "not from both"),
+    ("produce {topic} -m a -f file", 2, "not with both"),
     ("produce {topic} -f /no/such/file", 2, "No such file"),
     ("produce {topic} -m a --batch 0", 2, "batch"),
     ("consume {topic}x", 1, "Did you mean {topic}?"),
     ("consume {topic} -p 99", 1, "partition"),
     ("consume {topic} --offset 99", 1, "99"),
     ("consume {topic} --from-time soon", 2, "--from-time: 'soon' is no time"),
-    ("consume {topic} --from-beginning --from-latest", 2, "two places to begin at"),
+    ("consume {topic} --from-beginning --from-latest", 2, "two starting positions"),
     ("consume {topic} --to-time 1m -f", 2, "leave one of them out"),
     ("consume {topic} --group g -p 0", 2, "--partition cannot go with --group"),
     ("consume {topic} --group g --from-time 5m --to-time 1m", 2, "--from-time and --to-time"),
@@ -60,7 +60,7 @@ BAD_INPUT = [
     ("group reset-offsets g --topic {topic} --to-timestamp x", 2, "--to-timestamp"),
     ("topic list -s http://127.0.0.1:1", 1, "Start a server with `goqueue server`"),
     ("topic list -s ftp://x", 2, "is no server"),
-    ("topic list -s http://no-such-host.invalid", 1, "nobody knows"),
+    ("topic list -s http://no-such-host.invalid", 1, "has an unknown host"),
     ("topic list -c nowhere", 2, "there is no context 'nowhere'"),
     ("topic list --timeout never", 2, "is no timeout"),
     ("top --interval never --once", 2, "is no timeout"),
@@ -109,11 +109,13 @@ def test_a_dry_run_shows_what_would_change_and_changes_nothing(
 
 
 def test_health_ends_with_an_error_when_a_check_fails(
-    run: Run, goqueue_broker: Broker, monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = goqueue_broker.embedded.node
-    monkeypatch.setattr(node.broker.disk, "usage", lambda _: DiskUsage(1000, 0))
-    health = json.loads(run("cluster", "health", "-o", "json", code=1).stdout)
+    with Broker() as broker:  # one of its own: it may refuse messages for a while after this
+        disk = broker.embedded.node.broker.disk
+        monkeypatch.setattr(disk, "usage", lambda _: DiskUsage(1000, 0))
+        shown = run("cluster", "health", "-o", "json", "-s", broker.http_url, code=1)
+    health = json.loads(shown.stdout)
     assert not health["healthy"]
     assert "is 100.0 % full" in health["checks"]["storage"]
 

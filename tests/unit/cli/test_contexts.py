@@ -147,7 +147,7 @@ def test_what_is_saved_is_what_is_loaded(
 def test_a_file_that_makes_no_sense_is_named_and_left_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(text)
-    with pytest.raises(CliError, match=r"config\.yaml cannot be understood"):
+    with pytest.raises(CliError, match=r"config\.yaml is invalid"):
         contexts.load(path)
     assert path.read_text() == text
 

@@ -71,7 +71,7 @@ def test_a_run_that_starts_has_a_picture_too() -> None:
 
 def test_lines_say_what_a_terminal_would_draw() -> None:
     first, second = pipeline_run.progress_lines(PROGRESS)
-    assert first == "orders: revenue running: 12,000 rows, 3,400 rows/s, 56 waiting"
+    assert first == "orders: revenue running: 12,000 rows, 3,400 rows/s, lag 56"
     assert second.endswith("disk is full")
     assert pipeline_run.progress_lines(RunProgress(name="n")) == ["n: starting"]
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from benchmarks import harness as harness_types
 
 _NO_CHECKOUT = (
-    "there are no benchmarks here: they live in the source tree, not in the installed package. "
+    "no benchmarks found: they are part of the source tree, not of the installed package. "
     "Clone the repository and run `make bench` in it, or `goqueue bench` in any of its folders."
 )
 
@@ -44,12 +44,14 @@ Wanted: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(metavar="GROUP...", help="A group such as storage, or one by its full name."),
 ]
-ListOption: TypeAlias = Annotated[bool, typer.Option("--list", help="Name them; run nothing.")]
+ListOption: TypeAlias = Annotated[
+    bool, typer.Option("--list", help="List the benchmarks; run nothing.")
+]
 RecordOption: TypeAlias = Annotated[
     bool, typer.Option("--record", help="Add the results to the tracked history.jsonl.")
 ]
 OutputOption: TypeAlias = Annotated[
-    BenchFormat, typer.Option("--output", "-o", help="How to print.")
+    BenchFormat, typer.Option("--output", "-o", help="The output format.")
 ]
 
 

@@ -15,7 +15,7 @@ app = typer.Typer(no_args_is_help=True, help="The state of the server.")
 
 @command(app, "info")
 def show_info(call: Call) -> None:
-    """Show what runs there, for how long, and how much it holds."""
+    """Show the version, uptime and totals of the server."""
     stats = call.api.get(Stats, "/stats")
     version = call.api.get(Version, "/version")
     info = {"server": call.api.target.server, **plain(stats), **plain(version)}
@@ -36,9 +36,7 @@ def show_health(call: Call) -> None:
     failed = answer.broker.failed_partitions
     checks = {
         **answer.checks,
-        "partitions": f"{len(failed)} refuse to be published to: {', '.join(failed)}"
-        if failed
-        else "ok",
+        "partitions": f"{len(failed)} refuse messages: {', '.join(failed)}" if failed else "ok",
     }
     healthy = status == 200 and not failed and checks.get("clock", "ok") == "ok"
     health = {"healthy": healthy, "checks": checks}

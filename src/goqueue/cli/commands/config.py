@@ -15,7 +15,7 @@ from goqueue.cli.errors import CliError, UsageError
 MASK: Final = "********"
 
 app = typer.Typer(
-    no_args_is_help=True, help="Contexts of this user; the settings a server would have."
+    no_args_is_help=True, help="Contexts of this user, and the effective settings of a server."
 )
 
 NameArgument: TypeAlias = Annotated[
@@ -25,7 +25,7 @@ NameArgument: TypeAlias = Annotated[
 
 @command(app, "view")
 def view(call: Call) -> None:
-    """Show the contexts file, without the keys in it."""
+    """Show the contexts file, with masked keys."""
     found = contexts.load(contexts.file_path())
     document = contexts.document_of(found, mask=MASK)
     rows = [{"name": name, **_row(each)} for name, each in found.by_name.items()]
@@ -39,7 +39,7 @@ def view(call: Call) -> None:
 
 @command(app, "get-contexts")
 def get_contexts(call: Call) -> None:
-    """List the contexts; the current one is what commands use."""
+    """List the contexts."""
     found = contexts.load(contexts.file_path())
     call.show(
         [
@@ -51,7 +51,7 @@ def get_contexts(call: Call) -> None:
 
 @command(app, "use-context")
 def use_context(call: Call, name: NameArgument) -> None:
-    """Make a context the one that commands use."""
+    """Set the current context."""
     path = contexts.file_path()
     found = contexts.load(path)
     chosen = found.named(name)
@@ -71,12 +71,12 @@ def set_context(
         typer.Option("--api-key", help="Sent with every request; - reads it from standard input."),
     ] = None,
     timeout: Annotated[
-        str | None, typer.Option("--timeout", metavar="SECONDS", help="How long to wait.")
+        str | None, typer.Option("--timeout", metavar="SECONDS", help="The timeout of a request.")
     ] = None,
 ) -> None:
-    """Add a context, or change what is given of one. The first one becomes the current one."""
+    """Add or change a context. The first context becomes the current one."""
     if server is None and api_key is None and timeout is None:
-        raise UsageError("nothing to set: say --server, --api-key or --timeout")
+        raise UsageError("nothing to set: expected --server, --api-key or --timeout")
     path = contexts.file_path()
     is_first = not path.exists()
     found = contexts.load(path)
@@ -96,13 +96,13 @@ def set_context(
 
 @command(app, "delete-context")
 def delete_context(call: Call, name: NameArgument, force: ForceOption = False) -> None:
-    """Remove a context; the current one only when another has taken its place."""
+    """Delete a context that is not the current one."""
     path = contexts.file_path()
     found = contexts.load(path)
     server = found.named(name).server
     if name == found.current:
         raise CliError(f"{name} is the current context: choose another with `use-context` first")
-    confirm(f"Context {name} ({server}) will be gone.", force=force)
+    confirm(f"Context {name} ({server}) will be deleted.", force=force)
     contexts.save(path, found.without(name))
     call.show({"deleted": name})
 
@@ -119,10 +119,10 @@ def show_effective(
         typer.Argument(metavar="[FLAGS]...", help="Flags as `goqueue server` takes them."),
     ] = None,
     changed: Annotated[
-        bool, typer.Option("--changed", help="Only what is not at its default.")
+        bool, typer.Option("--changed", help="Only settings that differ from their defaults.")
     ] = False,
 ) -> None:
-    """Show every setting that `goqueue server` would have here, and where it comes from."""
+    """Show the effective settings of `goqueue server`, and where each comes from."""
     from goqueue.model.errors import GoQueueError  # noqa: PLC0415 - start-up stays light
     from goqueue.server.config_docs import effective  # noqa: PLC0415 - as above
     from goqueue.server.config_load import load_config  # noqa: PLC0415 - as above

@@ -27,53 +27,58 @@ app = typer.Typer()
 def consume_messages(
     call: Call,
     topic: Annotated[
-        str, typer.Argument(metavar="TOPIC", help="What to read.", autocompletion=topic_names)
+        str, typer.Argument(metavar="TOPIC", help="The topic to read.", autocompletion=topic_names)
     ],
     *,
     partition: Annotated[
         int | None,
-        typer.Option("--partition", "-p", min=0, help="One partition. (default: all)"),
+        typer.Option("--partition", "-p", min=0, help="Read this partition only. (default: all)"),
     ] = None,
     offset: Annotated[
-        int | None, typer.Option("--offset", min=0, help="Begin here, in one partition.")
+        int | None, typer.Option("--offset", min=0, help="Start at this offset, in one partition.")
     ] = None,
     count: Annotated[
         int | None,
         typer.Option(
-            "--count", "-n", min=1, help="The most messages. (default: 10; with --follow, all)"
+            "--count",
+            "-n",
+            min=1,
+            help="The maximum number of messages. (default: 10; with --follow, all)",
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Wait for more until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Wait for new messages until Ctrl-C.")
     ] = False,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Begin at the first message; the default.")
+        bool, typer.Option("--from-beginning", help="Start at the earliest message; the default.")
     ] = False,
     from_latest: Annotated[
-        bool, typer.Option("--from-latest", help="Only what comes from now on; waits for it.")
+        bool, typer.Option("--from-latest", help="Start at the end, and wait for new messages.")
     ] = False,
     from_time: Annotated[
-        str | None, typer.Option("--from-time", metavar="TIME", help="Begin then; 15m is ago.")
+        str | None,
+        typer.Option("--from-time", metavar="TIME", help="Start at this time; 15m is an age."),
     ] = None,
     to_time: Annotated[
-        str | None, typer.Option("--to-time", metavar="TIME", help="End before then; 5m is ago.")
+        str | None,
+        typer.Option("--to-time", metavar="TIME", help="Stop at this time; 5m is an age."),
     ] = None,
     group: Annotated[
         str | None,
         typer.Option(
             "--group",
-            help="Read on where this group is, as one of its members, and commit.",
+            help="Consume as a member of this group, and commit offsets.",
             autocompletion=group_names,
         ),
     ] = None,
     commit: Annotated[
-        bool, typer.Option("--commit/--no-commit", help="With --group: note what was read.")
+        bool, typer.Option("--commit/--no-commit", help="With --group: commit offsets.")
     ] = True,
     value_only: Annotated[
-        bool, typer.Option("--value-only", help="Print the bytes of the values, a line each.")
+        bool, typer.Option("--value-only", help="Print only the raw values, one per line.")
     ] = False,
 ) -> None:
-    """Print messages; with -o json, a line of JSON each. Nothing is taken out of the topic."""
+    """Print messages; with -o json, one line of JSON each. Messages stay in the topic."""
     begin_ms = moment_ms(from_time, "--from-time")
     end_ms = moment_ms(to_time, "--to-time")
     starts = {
@@ -119,9 +124,9 @@ def _check_options(
         UsageError: which, and what to do.
     """
     if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} are two places to begin at: give one of them")
+        raise UsageError(f"{' and '.join(given)} are two starting positions: give only one")
     if follow and end_ms is not None:
-        raise UsageError("--to-time ends where waiting for more begins: leave one of them out")
+        raise UsageError("--to-time and --follow exclude each other: leave one of them out")
     clashing = set(given) & {"--offset", "--from-time"}
     if partition is not None:
         clashing.add("--partition")
@@ -129,8 +134,8 @@ def _check_options(
         clashing.add("--to-time")
     if group is not None and clashing:
         raise UsageError(
-            f"{' and '.join(sorted(clashing))} cannot go with --group, which knows itself where to "
-            "read on; `goqueue group reset-offsets` moves it"
+            f"{' and '.join(sorted(clashing))} cannot go with --group, which starts at its "
+            "committed offsets; `goqueue group reset-offsets` changes them"
         )
 
 
@@ -140,5 +145,5 @@ def _the_partition(call: Call, topic: str, partition: int | None) -> int:
         return partition
     count = call.api.get(TopicInfo, "/topics/{}", topic).num_partitions
     if count > 1:
-        raise UsageError(f"--offset: {topic} has {count} partitions: say which one with -p")
+        raise UsageError(f"--offset: {topic} has {count} partitions: choose one with -p")
     return 0

@@ -1,4 +1,4 @@
-"""`goqueue delayed`: messages that wait until they are due."""
+"""`goqueue delayed`: delayed messages."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from goqueue.protocols.http.queues.delayed_shapes import DelayedList, DelayedOut
 app = typer.Typer(no_args_is_help=True, help="Delayed messages: list, show, cancel.")
 
 TopicArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="TOPIC", help="Where they go.", autocompletion=topic_names)
+    str, typer.Argument(metavar="TOPIC", help="The topic.", autocompletion=topic_names)
 ]
 IdArgument: TypeAlias = Annotated[
-    int, typer.Argument(metavar="ID", min=0, help="As listed, or as produce answered.")
+    int, typer.Argument(metavar="ID", min=0, help="The id, as printed by list or produce.")
 ]
 
 
@@ -27,10 +27,12 @@ def list_delayed(
     call: Call,
     topic: TopicArgument,
     *,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most.")] = 100,
-    skip: Annotated[int, typer.Option("--skip", min=0, help="Skip so many.")] = 0,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=1000, help="The maximum number of rows.")
+    ] = 100,
+    skip: Annotated[int, typer.Option("--skip", min=0, help="How many rows to skip.")] = 0,
 ) -> None:
-    """List the delayed messages of a topic, and when they are due."""
+    """List the delayed messages of a topic with their delivery times."""
     answer = call.api.get(DelayedList, "/topics/{}/delayed", topic, limit=limit, skip=skip)
     call.show(
         answer,
@@ -63,7 +65,7 @@ def cancel_delayed(
 
 @command(app, "stats")
 def show_stats(call: Call) -> None:
-    """Show how many delayed messages there were and are."""
+    """Show counts of delayed messages."""
     stats = call.api.get(DelayStatsAnswer, "/delay/stats")
     topics = [{"topic": name, "pending": count} for name, count in stats.topics.items()]
     table: dict[str, Any] = {

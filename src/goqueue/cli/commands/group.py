@@ -27,7 +27,7 @@ GroupArgument: TypeAlias = Annotated[
 
 @command(app, "list")
 def list_groups(call: Call) -> None:
-    """List all groups, whichever protocol their members speak."""
+    """List all groups of all protocols."""
     call.show(call.api.get(GroupList, "/groups").groups, empty="no consumer groups")
 
 
@@ -72,7 +72,7 @@ def show_offsets(call: Call, name: GroupArgument) -> None:
 @command(app, "delete")
 def delete_group(call: Call, name: GroupArgument, force: ForceOption = False) -> None:
     """Delete a group that has no members, and its committed offsets."""
-    confirm(f"Group {name} will lose its committed offsets.", force=force)
+    confirm(f"Group {name} and its committed offsets will be deleted.", force=force)
     call.show(call.api.delete(GroupDeleted, "/groups/{}", name))
 
 
@@ -81,7 +81,7 @@ def reset_offsets(
     call: Call,
     name: GroupArgument,
     *,
-    topic: Annotated[str, typer.Option("--topic", help="Which topic.", autocompletion=topic_names)],
+    topic: Annotated[str, typer.Option("--topic", help="The topic.", autocompletion=topic_names)],
     partition: Annotated[
         int, typer.Option("--partition", "-p", min=-1, help="One partition; -1 is all of them.")
     ] = -1,
@@ -92,7 +92,9 @@ def reset_offsets(
     to_timestamp: Annotated[
         str | None,
         typer.Option(
-            "--to-timestamp", metavar="TIME", help="To the first message from then on; 15m is ago."
+            "--to-timestamp",
+            metavar="TIME",
+            help="To the first message of this time or later; 15m is an age.",
         ),
     ] = None,
     to_offset: Annotated[
@@ -102,7 +104,7 @@ def reset_offsets(
         bool, typer.Option("--dry-run", help="Show what would change; change nothing.")
     ] = False,
 ) -> None:
-    """Reset the committed offsets of a group without members. A new group is created."""
+    """Reset the committed offsets of a group without members; creates the group if needed."""
     moment = moment_ms(to_timestamp, "--to-timestamp")
     strategies: dict[str, dict[str, Any] | None] = {
         "earliest": {} if to_earliest else None,
@@ -126,7 +128,7 @@ def reset_offsets(
     answer = call.api.post(ResetAnswer, "/groups/{}/offsets/reset", name, body=body)
     call.show(answer, answer.changes)
     if dry_run:
-        typer.echo("This is what would change; nothing has.", err=True)
+        typer.echo("Dry run: nothing was changed.", err=True)
 
 
 def _offset_rows(answer: GroupInfo | OffsetsAnswer) -> list[dict[str, Any]]:

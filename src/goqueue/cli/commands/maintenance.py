@@ -1,4 +1,4 @@
-"""`goqueue maintenance`: whether retention and TTL run, and letting them go on after a jump."""
+"""`goqueue maintenance`: status of retention and TTL, and resuming them after a clock jump."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import typer
 from goqueue.cli.calls import Call, ForceOption, command, confirm
 from goqueue.protocols.http.operations.operation_shapes import MaintenanceResumed, MaintenanceStatus
 
-app = typer.Typer(no_args_is_help=True, help="Whether retention and TTL run, and resuming them.")
+app = typer.Typer(no_args_is_help=True, help="Status of retention and TTL, and resuming them.")
 
 
 @command(app, "status")
@@ -22,8 +22,8 @@ def resume_maintenance(call: Call, force: ForceOption = False) -> None:
     found = call.api.get(MaintenanceStatus, "/admin/maintenance")
     if found.reason is not None:
         confirm(
-            f"{found.reason.partition(':')[0].capitalize()}. What seems too old by its time "
-            "will be deleted.",
+            f"{found.reason.partition(':')[0].capitalize()}. Messages that now exceed "
+            "their retention will be deleted.",
             force=force,
         )
     call.show(call.api.post(MaintenanceResumed, "/admin/maintenance/resume", body={}))

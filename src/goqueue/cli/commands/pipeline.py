@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
 _MAX_SHOWN: Final = 100
 
-app = typer.Typer(
-    no_args_is_help=True, help="Pipelines on Spark: topics in, topics and tables out."
-)
+app = typer.Typer(no_args_is_help=True, help="Run, check and inspect Spark pipelines.")
 app.add_typer(pipeline_job.app, name="job")
 
 FileArgument: TypeAlias = Annotated[
@@ -40,7 +38,7 @@ FilesArgument: TypeAlias = Annotated[
     list[str], typer.Argument(metavar="FILE...", help="Pipelines: .yaml or .py files.")
 ]
 NameArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="NAME", help="What the pipeline is called in its file.")
+    str, typer.Argument(metavar="NAME", help="The name of the pipeline in its file.")
 ]
 _GUESS_S = 2.0
 """How long a plan waits for a broker that it was not told to ask."""
@@ -56,29 +54,29 @@ def run_file(
         typer.Option(
             "--master",
             metavar="MASTER",
-            help="Where Spark runs, instead of what the file says: local[2], spark://host:7077, "
+            help="The Spark master, overriding the file: local[2], spark://host:7077, "
             "or sc://host:15002 for Spark Connect.",
         ),
     ] = None,
     conf: ConfOption = None,
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="Do what is there and end, as a trigger would.")
+        bool, typer.Option("--available-now", help="Process what exists, then end.")
     ] = False,
     run_for: Annotated[
         str | None,
-        typer.Option("--run-for", metavar="TIME", help="Stop after so long, such as 90s or 1h."),
+        typer.Option("--run-for", metavar="TIME", help="Stop after this time, such as 90s or 1h."),
     ] = None,
     fresh: Annotated[
         bool,
         typer.Option(
-            "--fresh", help="Forget how far it was: everything is read, and written, again."
+            "--fresh", help="Delete the checkpoints: everything is read and written again."
         ),
     ] = False,
     force: ForceOption = False,
 ) -> None:
-    """Run a pipeline until it is done, fails, or Ctrl-C; each sink goes on where it was.
+    """Run a pipeline until it finishes, fails, or Ctrl-C; each sink resumes from its checkpoint.
 
-    Ctrl-C ends it after the micro-batch that is under way. A second one does not wait for that.
+    Ctrl-C stops it after the current micro-batch. A second Ctrl-C stops it immediately.
     """
     from goqueue.cli.spark.pipeline_run import RunOptions, run  # noqa: PLC0415 - only the command in use
 
@@ -103,14 +101,11 @@ def validate_files(
     call: Call,
     files: FilesArgument,
     *,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="A warning is as bad as an error.")
-    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
 ) -> None:
-    """Find everything that is wrong with pipelines, with lines, without Spark and without a broker.
+    """Report all problems of pipelines with their lines, without Spark and without a broker.
 
-    Each problem is a line FILE:LINE:COLUMN: PATH: TEXT, which editors can jump to. The exit code is
-    1 if there is one.
+    Each problem is printed as FILE:LINE:COLUMN: PATH: TEXT. The exit code is 1 if there is one.
     """
     found = [(each, _load(each)) for each in files]
     is_bad = any(_is_bad(loaded, strict=strict) for _, loaded in found)
@@ -135,12 +130,12 @@ def plan_file(
         bool | None,
         typer.Option(
             "--connect/--no-connect",
-            help="Ask the broker for topics and what waits in them, and fail if it is away; or do "
-            "not ask. Without either it is shown if the broker answers at once.",
+            help="Show the topics and their lag, and fail if the broker is unavailable; or do not "
+            "connect. By default they are shown if the broker responds quickly.",
         ),
     ] = None,
 ) -> None:
-    """Show what a pipeline will do: its tables, and for each sink what it reads, keeps and writes.
+    """Show the tables of a pipeline, and the sources, state and target of each sink.
 
     Nothing is started or changed. With --connect the exit code is 1 if a topic is missing.
     """
@@ -189,22 +184,22 @@ def show_status(call: Call, name: NameArgument) -> None:
 def run_demo(
     call: Call,
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Where everything goes; made if need be.")
+        Path, typer.Argument(metavar="FOLDER", help="The folder for all files; created if needed.")
     ] = Path("goqueue-demo"),
     *,
     orders: Annotated[
-        int, typer.Option("--orders", min=1, max=1_000_000, help="How many to make.")
+        int, typer.Option("--orders", min=1, max=1_000_000, help="The number of orders.")
     ] = 20_000,
     stay: Annotated[
-        bool, typer.Option("--stay", help="Leave the broker running, to look at its console.")
+        bool, typer.Option("--stay", help="Keep the broker running, with its console.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", "-f", help="Make a folder from before anew.")
+        bool, typer.Option("--force", "-f", help="Replace the folder of an earlier demo.")
     ] = False,
 ) -> None:
-    """See a whole pipeline at work: a broker of its own, orders, sums, dead letters, an archive.
+    """Run a demo pipeline with its own broker: orders, sums, dead letters and an archive.
 
-    Nothing that runs already is touched. The pipeline file stays in the folder, to be changed.
+    Running brokers are not affected. The pipeline file stays in the folder, for experiments.
     """
     from goqueue.cli.spark.demo import run_demo as run  # noqa: PLC0415 - only the command in use
 
@@ -231,7 +226,9 @@ def _pipeline(file: str) -> Pipeline:
     errors = [each for each in loaded.problems if not each.is_warning]
     if errors or loaded.pipeline is None:
         count = len(errors)
-        raise CliError(f"{file} has {count} problem{'' if count == 1 else 's'}: nothing was done")
+        raise CliError(
+            f"{file} has {count} problem{'' if count == 1 else 's'}: nothing was started"
+        )
     return loaded.pipeline
 
 
@@ -291,7 +288,7 @@ def _survey(call: Call, pipeline: Pipeline, plan: Plan, *, is_asked: bool) -> Su
     except SparkSourceError as error:
         if is_asked:
             raise CliError(str(error)) from error
-        note(f"the plan goes without the broker: {error}")
+        note(f"the plan has no data of the broker: {error}")
         return None
 
 

@@ -56,18 +56,18 @@ def archive(
     catalog: CatalogOption = None,
     until: UntilOption = None,
     merge: Annotated[
-        bool, typer.Option("--merge/--no-merge", help="Merge small files in the end, or do not.")
+        bool, typer.Option("--merge/--no-merge", help="Merge small files at the end.")
     ] = True,
     file_mb: Annotated[
-        int, typer.Option("--file-mb", min=1, help="How large merged files are to be, in MB.")
+        int, typer.Option("--file-mb", min=1, help="The target size of merged files, in MB.")
     ] = _FILE_MB,
     allow_data_loss: LossOption = False,
     checkpoint: CheckpointOption = None,
     piece_rows: PieceOption = _PIECE_ROWS,
 ) -> JobReport:
-    """Add what a topic has to a table with a folder a day; run again, it adds what is new.
+    """Copy a topic to a table that is partitioned by day; run again, it adds new messages.
 
-    What is done is remembered in TABLE.checkpoint, unless --checkpoint says where.
+    The progress is stored in TABLE.checkpoint, unless --checkpoint names another folder.
     """
     to = _table(table_format, table, table_name, catalog)
     end = moment_ms(until, "--until")
@@ -99,7 +99,7 @@ def restore(
     catalog: CatalogOption = None,
     topic: Annotated[
         str | None,
-        typer.Option("--topic", help="Whose messages, where the table has several topics."),
+        typer.Option("--topic", help="The topic to restore, if the table has several."),
     ] = None,
     since: SinceOption = None,
     until: UntilOption = None,
@@ -112,7 +112,7 @@ def restore(
     checkpoint: CheckpointOption = None,
     piece_rows: PieceOption = _PIECE_ROWS,
 ) -> JobReport:
-    """Write archived messages to a topic, in order by key, with their keys, headers and times."""
+    """Write archived messages to a topic, in order by key, with keys, headers and timestamps."""
     start, end = asked(since, "--since"), asked(until, "--until")
     archived = _table(table_format, table, table_name, catalog)
     return jobs.restore(
@@ -154,7 +154,7 @@ def replay(
     checkpoint: CheckpointOption = None,
     piece_rows: PieceOption = _PIECE_ROWS,
 ) -> JobReport:
-    """Write the messages of a time range again, in order by key, to any topic, even the same."""
+    """Write the messages of a time range to a topic again, in order by key."""
     start, end = asked(since, "--since"), asked(until, "--until")
     call.require_topic(topic)
     return jobs.replay(
@@ -182,17 +182,17 @@ def replay(
 def repartition(
     call: JobCall,
     topic: TopicArgument,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="The topic to make.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The topic to create.")],
     partitions: Annotated[
-        int, typer.Argument(metavar="PARTITIONS", min=1, help="How many partitions it gets.")
+        int, typer.Argument(metavar="PARTITIONS", min=1, help="The number of partitions.")
     ],
     *,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C.")
+        bool, typer.Option("--follow", help="Copy new messages too, until Ctrl-C.")
     ] = False,
     verify: Annotated[
         bool,
-        typer.Option("--verify/--no-verify", help="Compare both topics in the end, or do not."),
+        typer.Option("--verify/--no-verify", help="Compare both topics at the end."),
     ] = True,
     partitioner: PartitionerOption = "mmh3",
     rate: RateOption = None,
@@ -202,8 +202,8 @@ def repartition(
 ) -> JobReport:
     """Copy a topic to a new one with another number of partitions, in order by key.
 
-    The new topic has the settings of the old one. In the end both are read, and the count and the
-    checksum of every key compared.
+    The new topic has the settings of the old one. At the end both topics are read, and the counts
+    and checksums of every key are compared.
     """
     call.require_topic(topic)
     spark = call.spark  # takes Ctrl-C for itself when it starts
@@ -235,23 +235,24 @@ def dedupe(
     target: TargetArgument,
     *,
     by: Annotated[
-        str, typer.Option("--by", metavar="SQL", help="What makes messages the same.")
+        str,
+        typer.Option("--by", metavar="SQL", help="Messages with the same value are duplicates."),
     ] = "key",
     keep: Annotated[
-        str, typer.Option("--keep", help="Which of the same messages stays: first or last.")
+        str, typer.Option("--keep", help="Which duplicate is kept: first or last.")
     ] = "first",
     order: Annotated[
         str | None,
         typer.Option(
             "--order",
-            help="What first and last mean: offset or timestamp. (default: offset by key, "
+            help="The order of duplicates: offset or timestamp. (default: offset with --by key, "
             "otherwise timestamp)",
         ),
     ] = None,
     window: Annotated[
         str | None,
         typer.Option(
-            "--window", metavar="TIME", help="The same only within such a stretch, as in 1h."
+            "--window", metavar="TIME", help="Only duplicates within this time, as in 1h."
         ),
     ] = None,
     since: SinceOption = None,
@@ -262,7 +263,7 @@ def dedupe(
     checkpoint: CheckpointOption = None,
     piece_rows: PieceOption = _PIECE_ROWS,
 ) -> JobReport:
-    """Copy a topic without repetitions, in the order of the original."""
+    """Copy a topic without duplicates, in the original order."""
     start, end = asked(since, "--since"), asked(until, "--until")
     window_ms = span_ms(window, "--window")
     call.require_topic(topic)
@@ -294,7 +295,10 @@ def compact(
     target: TargetArgument,
     *,
     keep_tombstones: Annotated[
-        bool, typer.Option("--keep-tombstones", help="Keep one that is the newest of its key.")
+        bool,
+        typer.Option(
+            "--keep-tombstones", help="Keep tombstones that are the newest message of their key."
+        ),
     ] = False,
     partitions: PartitionsOption = None,
     partitioner: PartitionerOption = "mmh3",
@@ -302,7 +306,7 @@ def compact(
     checkpoint: CheckpointOption = None,
     piece_rows: PieceOption = _PIECE_ROWS,
 ) -> JobReport:
-    """Copy the newest message of each key, and none of a key that was deleted."""
+    """Copy the newest message of each key; keys with a tombstone are left out."""
     call.require_topic(topic)
     return jobs.compact(
         call.spark,

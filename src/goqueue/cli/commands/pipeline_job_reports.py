@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 SampleOption: TypeAlias = Annotated[
     float | None,
-    typer.Option(
-        "--sample", metavar="SHARE", help="Look at this share only, as in 0.01; the report says so."
-    ),
+    typer.Option("--sample", metavar="SHARE", help="Read only this share, as in 0.01."),
 ]
 
 
@@ -39,17 +37,22 @@ def triage(
         list[str] | None,
         typer.Argument(
             metavar="[TOPIC]...",
-            help="Topics with dead letters, or whose letters are meant. (default: all *.dlq)",
+            help="Dead-letter topics, or their source topics. (default: all *.dlq)",
             autocompletion=topic_names,
         ),
     ] = None,
     *,
     since: queue_dlq.SinceOption = None,
     until: queue_dlq.UntilOption = None,
-    top: Annotated[int, typer.Option("--top", min=1, max=1000, help="Causes to show.")] = 50,
-    keys: Annotated[int, typer.Option("--keys", min=0, max=100, help="Keys of each.")] = 3,
+    top: Annotated[
+        int, typer.Option("--top", min=1, max=1000, help="The number of causes to show.")
+    ] = 50,
+    keys: Annotated[
+        int,
+        typer.Option("--keys", min=0, max=100, help="The number of keys to show for each cause."),
+    ] = 3,
     include_gone: Annotated[
-        bool, typer.Option("--include-gone", help="Count letters that have been redriven, too.")
+        bool, typer.Option("--include-gone", help="Include redriven letters.")
     ] = False,
 ) -> JobReport:
     """Group dead letters by cause, with the command that redrives each group."""
@@ -77,41 +80,56 @@ def redrive(
         str,
         typer.Argument(
             metavar="TOPIC",
-            help="The topic with dead letters, or whose letters are meant.",
+            help="The dead-letter topic, or its source topic.",
             autocompletion=topic_names,
         ),
     ],
     *,
     to: Annotated[
         str | None,
-        typer.Option("--to", help="To this topic. (default: back)", autocompletion=topic_names),
+        typer.Option(
+            "--to", help="The target topic. (default: the source topic)", autocompletion=topic_names
+        ),
     ] = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="The reason.")] = None,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="Only letters with this reason.")
+    ] = None,
     source: Annotated[
-        str | None, typer.Option("--from", metavar="TOPIC", help="Where they came from.")
+        str | None,
+        typer.Option("--from", metavar="TOPIC", help="Only letters of this source topic."),
     ] = None,
-    group: Annotated[str | None, typer.Option("--group", help="In which they died.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Only letters of this group.")
+    ] = None,
     error: Annotated[
         str | None,
-        typer.Option("--error", help="The error; its numbers, ids and quoted texts do not count."),
+        typer.Option(
+            "--error",
+            help="Only letters with this error, compared without numbers, ids and quoted texts.",
+        ),
     ] = None,
     error_like: Annotated[
         str | None,
-        typer.Option("--error-like", metavar="REGEX", help="What is found in the error."),
+        typer.Option("--error-like", metavar="REGEX", help="Only letters whose error matches."),
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="With this key.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", "-k", help="Only letters with this key.")
+    ] = None,
     since: queue_dlq.SinceOption = None,
     until: queue_dlq.UntilOption = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="The maximum number of letters.")
+    ] = None,
     rate: Annotated[
-        float | None, typer.Option("--rate", min=0.001, help="Messages a second.")
+        float | None,
+        typer.Option("--rate", min=0.001, help="The rate limit in messages per second."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count what would be redriven; publish nothing.")
     ] = False,
     force: ForceOption = False,
 ) -> JobReport:
-    """Publish many dead letters again, each once; the same command goes on after a kill."""
+    """Redrive many dead letters, each exactly once; the same command resumes after a kill."""
     selection = jobs.Selection(
         reason=reason,
         group=group,
@@ -149,23 +167,33 @@ def lag(
     call: JobCall,
     *,
     groups: Annotated[
-        str, typer.Option("--group", metavar="PATTERN", help="Which groups, as in billing-*.")
+        str, typer.Option("--group", metavar="PATTERN", help="Only these groups, as in billing-*.")
     ] = "*",
     topics: Annotated[
-        str, typer.Option("--topic", metavar="PATTERN", help="Which topics, likewise.")
+        str, typer.Option("--topic", metavar="PATTERN", help="Only these topics.")
     ] = "*",
     measure: Annotated[
         str | None,
-        typer.Option("--measure", metavar="SPAN", help="Look twice, to know speeds, as in 10s."),
+        typer.Option(
+            "--measure",
+            metavar="SPAN",
+            help="Measure the consumption rate over this time, as in 10s.",
+        ),
     ] = None,
     hours: Annotated[
-        int, typer.Option("--hours", min=0, max=744, help="Tell unread ones by the hour so far.")
+        int,
+        typer.Option(
+            "--hours",
+            min=0,
+            max=744,
+            help="Count unconsumed messages by hour, for this many hours.",
+        ),
     ] = 24,
     partitions: Annotated[
-        bool, typer.Option("--partitions", help="Show each partition, too.")
+        bool, typer.Option("--partitions", help="Add a row for each partition.")
     ] = False,
 ) -> JobReport:
-    """Show the lag of every group, in messages and in time. Starts no Spark."""
+    """Show the lag of every group, in messages and in time. Does not start Spark."""
     return jobs.lag_report(
         call.servers,
         groups=groups,
@@ -186,15 +214,19 @@ def skew(
     *,
     since: SinceOption = None,
     until: UntilOption = None,
-    top: Annotated[int, typer.Option("--top", min=1, max=1000, help="Keys to show.")] = 20,
-    every: Annotated[str, typer.Option("--every", help="minute, hour or day.")] = "hour",
+    top: Annotated[
+        int, typer.Option("--top", min=1, max=1000, help="The number of keys to show.")
+    ] = 20,
+    every: Annotated[
+        str, typer.Option("--every", help="The time interval: minute, hour or day.")
+    ] = "hour",
     sample: SampleOption = None,
     plot: Annotated[
-        str | None, typer.Option("--plot", metavar="FILE.svg", help="Draw it into this file.")
+        str | None, typer.Option("--plot", metavar="FILE.svg", help="Write a plot to this file.")
     ] = None,
     partitioner: PartitionerOption = "mmh3",
 ) -> JobReport:
-    """Show hot keys, how full partitions are, sizes and the course of time."""
+    """Show hot keys, partition balance, message sizes and counts over time."""
     start_ms, end_ms = moment_ms(since, "--since"), moment_ms(until, "--until")
     call.require_topic(topic)
     report = jobs.skew_report(
@@ -221,24 +253,28 @@ def traces(
     call: JobCall,
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="PATH...", help="Files of traces, folders of them, or patterns."),
+        typer.Argument(metavar="PATH...", help="Trace files, folders or patterns."),
     ],
     *,
     topics: Annotated[
-        list[str] | None, typer.Option("--topic", help="Only of this topic. Repeatable.")
+        list[str] | None, typer.Option("--topic", help="Only messages of this topic. Repeatable.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="Only what happened from then on.")
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Only events at this time or later."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Only what happened before then.")
+        str | None, typer.Option("--until", metavar="TIME", help="Only events before this time.")
     ] = None,
     slowest: Annotated[
-        int, typer.Option("--slowest", min=0, max=10_000, help="Slowest messages to show.")
+        int,
+        typer.Option(
+            "--slowest", min=0, max=10_000, help="The number of slowest messages to show."
+        ),
     ] = 10,
     sample: SampleOption = None,
 ) -> JobReport:
-    """Show how long each stage of a message's life takes, from trace files."""
+    """Show the latency of each stage of message processing, from trace files."""
     start_ms, end_ms = moment_ms(since, "--since"), moment_ms(until, "--until")
     return jobs.trace_report(
         call.spark,
@@ -262,16 +298,18 @@ def audit(
     ] = None,
     registry: Annotated[
         str | None,
-        typer.Option("--registry", metavar="URL", help="Another registry than the server's own."),
+        typer.Option(
+            "--registry", metavar="URL", help="Another schema registry than the server's."
+        ),
     ] = None,
     since: SinceOption = None,
     until: UntilOption = None,
     samples: Annotated[
-        int, typer.Option("--samples", min=0, max=1000, help="Causes of misfits to show.")
+        int, typer.Option("--samples", min=0, max=1000, help="The number of causes to show.")
     ] = 10,
     sample: SampleOption = None,
 ) -> JobReport:
-    """Show which messages fit which version of a schema, and which fit none, and why."""
+    """Show which messages conform to which version of a schema, and why others do not."""
     why = "or where the registry is (--registry)"
     at = jobs.Http(registry) if registry is not None else call.require_http(why)
     start_ms, end_ms = moment_ms(since, "--since"), moment_ms(until, "--until")

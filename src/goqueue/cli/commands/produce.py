@@ -37,7 +37,7 @@ app = typer.Typer()
 
 
 class Acks(StrEnum):
-    """Who must have a message before it counts as published."""
+    """Which replicas must store a message before it is acknowledged."""
 
     ALL = "all"
     LEADER = "leader"
@@ -48,20 +48,25 @@ class Acks(StrEnum):
 def produce_messages(
     call: Call,
     topic: Annotated[
-        str, typer.Argument(metavar="TOPIC", help="Where to.", autocompletion=topic_names)
+        str, typer.Argument(metavar="TOPIC", help="The topic.", autocompletion=topic_names)
     ],
     *,
     messages: Annotated[
-        list[str] | None, typer.Option("--message", "-m", help="A message's value; repeatable.")
+        list[str] | None,
+        typer.Option("--message", "-m", help="The value of a message; repeatable."),
     ] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="The key of all messages.")] = None,
     partition: Annotated[
         int,
-        typer.Option("--partition", "-p", min=-1, help="-1: by key, or round robin."),
+        typer.Option(
+            "--partition", "-p", min=-1, help="The partition; -1: by key, or round robin."
+        ),
     ] = -1,
     headers: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="Of all messages; repeatable."),
+        typer.Option(
+            "--header", "-H", metavar="NAME=VALUE", help="A header of all messages; repeatable."
+        ),
     ] = None,
     delay: Annotated[
         str | None,
@@ -88,26 +93,28 @@ def produce_messages(
             "-f",
             metavar="FILE",
             help='Messages as lines of JSON, {"key": ..., "value": ...}; - is standard input. '
-            "Empty lines and lines that begin with # do not count.",
+            "Empty lines and lines that start with # are skipped.",
         ),
     ] = None,
     batch: Annotated[
         int,
-        typer.Option("--batch", min=1, max=_MAX_BATCH, help="The most messages of one request."),
+        typer.Option(
+            "--batch", min=1, max=_MAX_BATCH, help="The maximum number of messages in a request."
+        ),
     ] = 100,
     acks: Annotated[
-        Acks, typer.Option("--acks", help="Who must have a message before it counts.")
+        Acks, typer.Option("--acks", help="The acknowledgement to wait for.")
     ] = Acks.ALL,
 ) -> None:
-    """Publish messages: -m, or a file of JSON lines, or else each line of standard input.
+    """Publish messages from -m, a file of JSON lines, or the lines of standard input.
 
-    What cannot be published is reported with its line, and the rest is published; the exit code
-    then is 1.
+    Messages that cannot be published are reported with their lines; the others are published, and
+    the exit code is 1.
     """
     if messages and file is not None:
-        raise UsageError("messages come from -m or from -f, not from both")
+        raise UsageError("give messages with -m or with -f, not with both")
     if delay is not None and deliver_at is not None:
-        raise UsageError("say when with --delay or with --deliver-at, not with both")
+        raise UsageError("give --delay or --deliver-at, not both")
     common = {
         **_common(key, partition, headers),
         **_delivery(delay=delay, deliver_at=deliver_at, priority=priority, ttl=ttl),
@@ -118,7 +125,7 @@ def produce_messages(
             sender.send_all(lines, common, advance)
         except (CliError, KeyboardInterrupt) as error:
             _report(sender.outcome)
-            _say_what_is_known(sender.outcome, error)
+            _report_partial(sender.outcome, error)
             raise
     outcome = sender.outcome
     _report(outcome)
@@ -150,7 +157,7 @@ def _delivery(
     said: dict[str, Any] = {"delay": delay, "priority": priority, "ttl": ttl}
     if deliver_at is not None:
         if parse_span_ms(deliver_at) is not None:
-            raise UsageError(f"--deliver-at: {deliver_at!r} is a span; that is --delay")
+            raise UsageError(f"--deliver-at: {deliver_at!r} is a duration: use --delay")
         said["deliver_at"] = moment_ms(deliver_at, "--deliver-at")
     return {name: value for name, value in said.items() if value is not None}
 
@@ -166,7 +173,7 @@ def _source(
     elif file is None or file == _STANDARD_INPUT:
         stream = typer.get_binary_stream("stdin")
         if stream.isatty():
-            note("One message a line; Ctrl-D ends.")
+            note("One message per line; Ctrl-D ends.")
         lines = split_lines(_chunks(stream))
         yield (text_lines(lines) if file is None else json_lines(lines)), _ignore
     else:
@@ -206,24 +213,24 @@ def _chunks(stream: IO[bytes]) -> Iterator[bytes | None]:
 
 
 def _ignore(_done: int) -> None:
-    """Nobody watches."""
+    """No progress is shown."""
 
 
 def _report(outcome: Outcome) -> None:
     for each in outcome.errors:
         note(f"line {each['line']}: {each['error']}")
     if outcome.failed > len(outcome.errors):
-        note(f"and {outcome.failed - len(outcome.errors)} lines more")
+        note(f"and {outcome.failed - len(outcome.errors)} more lines")
     if outcome.failed:
         note(f"{outcome.failed} of {outcome.sent + outcome.failed} messages were not published")
 
 
-def _say_what_is_known(outcome: Outcome, error: BaseException) -> None:
-    """After an end in the middle: what to count on, and what not."""
+def _report_partial(outcome: Outcome, error: BaseException) -> None:
+    """After an interruption: what was published, and what may have been."""
     if outcome.sent:
         note(f"{outcome.sent} messages were published before that")
     if isinstance(error, UnreachableError) and outcome.sent:
-        note("the server may have those of the last request, too: its answer was not heard")
+        note("the messages of the last request may have been published too: there was no response")
 
 
 def _summary(topic: str, outcome: Outcome) -> dict[str, Any]:

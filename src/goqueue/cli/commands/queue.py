@@ -25,7 +25,7 @@ app.add_typer(queue_dlq.app, name="dlq")
 
 @command(app, "list")
 def list_queues(call: Call) -> None:
-    """List all queue groups with what is ready, in flight, waiting and dead in each."""
+    """List all queue groups with their ready, in-flight, waiting and dead-lettered messages."""
     found = call.api.get(GroupList, "/groups").groups
     names = [each.group for each in found if each.type == "queue"]
     groups = [call.api.get(GroupInfo, "/groups/{}", name) for name in names]
@@ -39,7 +39,7 @@ def describe_queue(call: Call, name: GroupArgument) -> None:
     group = call.api.get(GroupInfo, "/groups/{}", name)
     queue = group.queue
     if queue is None:
-        note(f"{name} reads by offsets: see goqueue group describe {name}")
+        note(f"{name} is not a queue group: see goqueue group describe {name}")
         raise typer.Exit(1)
     settings = queue.settings
     table = {
@@ -80,29 +80,34 @@ def configure_queue(
         ),
     ] = None,
     backoff: Annotated[
-        str | None, typer.Option("--backoff", metavar="SPAN", help="Before the first retry.")
+        str | None,
+        typer.Option("--backoff", metavar="SPAN", help="The back-off before the first retry."),
     ] = None,
     max_backoff: Annotated[
-        str | None, typer.Option("--max-backoff", metavar="SPAN", help="Before any retry.")
+        str | None, typer.Option("--max-backoff", metavar="SPAN", help="The maximum back-off.")
     ] = None,
     max_unacked: Annotated[
         int | None,
-        typer.Option("--max-unacked", min=1, help="Unacknowledged messages of one member."),
+        typer.Option("--max-unacked", min=1, help="The most unacknowledged messages of a member."),
     ] = None,
     weights: Annotated[
         str | None,
         typer.Option(
-            "--weights", metavar="N,N,N,N,N", help="Shares of the five lanes, critical first."
+            "--weights",
+            metavar="N,N,N,N,N",
+            help="The weights of the five priority lanes, critical first.",
         ),
     ] = None,
     starvation: Annotated[
         str | None,
         typer.Option(
-            "--starvation", metavar="SPAN", help="A lane that was not served for so long is next."
+            "--starvation",
+            metavar="SPAN",
+            help="After this time without a delivery, a lane is served next.",
         ),
     ] = None,
 ) -> None:
-    """Change the settings of a queue group, from now on."""
+    """Change the settings of a queue group."""
     said = {
         "visibility_timeout": visibility,
         "max_deliveries": max_deliveries,
@@ -128,10 +133,10 @@ def show_stats(call: Call) -> None:
 def show_lanes(
     call: Call,
     group: Annotated[
-        str | None, typer.Option("--group", help="Only this one.", autocompletion=group_names)
+        str | None, typer.Option("--group", help="Only this group.", autocompletion=group_names)
     ] = None,
 ) -> None:
-    """Show the five priority lanes: weights, deliveries, and what waits in each."""
+    """Show the five priority lanes: weights, deliveries and backlogs."""
     stats = call.api.get(PriorityStats, "/priority/stats", group=group)
     rows = [
         {"group": name, "lane": lane, **plain(fields)}

@@ -39,10 +39,12 @@ GroupOption: TypeAlias = Annotated[
 ]
 SinceOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--since", metavar="TIME", help="Dead-lettered since then; 15m is ago."),
+    typer.Option(
+        "--since", metavar="TIME", help="Dead-lettered at this time or later; 15m is an age."
+    ),
 ]
 UntilOption: TypeAlias = Annotated[
-    str | None, typer.Option("--until", metavar="TIME", help="Dead-lettered before then.")
+    str | None, typer.Option("--until", metavar="TIME", help="Dead-lettered before this time.")
 ]
 
 
@@ -51,8 +53,10 @@ def list_letters(
     call: Call,
     topic: SourceArgument,
     *,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most.")] = 100,
-    skip: Annotated[int, typer.Option("--skip", min=0, help="Skip so many.")] = 0,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=1000, help="The maximum number of letters.")
+    ] = 100,
+    skip: Annotated[int, typer.Option("--skip", min=0, help="How many letters to skip.")] = 0,
     reason: ReasonOption = None,
     group: GroupOption = None,
     since: SinceOption = None,
@@ -83,8 +87,10 @@ def list_letters(
 def show_letter(
     call: Call,
     topic: SourceArgument,
-    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0, help="As listed.")],
-    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="As listed.")],
+    partition: Annotated[
+        int, typer.Argument(metavar="PARTITION", min=0, help="The partition, as listed.")
+    ],
+    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="The offset, as listed.")],
 ) -> None:
     """Show one dead letter: value, headers, source and reason."""
     letter = call.api.get(LetterDetail, "/topics/{}/dlq/{}/{}", topic, partition, offset)
@@ -105,20 +111,27 @@ def redrive_letters(
     *,
     to: Annotated[
         str | None,
-        typer.Option("--to", help="To another topic than the source.", autocompletion=topic_names),
+        typer.Option(
+            "--to", help="The target topic. (default: the source topic)", autocompletion=topic_names
+        ),
     ] = None,
     reason: ReasonOption = None,
     group: GroupOption = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="With this key.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", "-k", help="Only letters with this key.")
+    ] = None,
     since: SinceOption = None,
     until: UntilOption = None,
     letters: Annotated[
         list[str] | None,
-        typer.Option("--letter", metavar="PARTITION:OFFSET", help="Only this one; repeatable."),
+        typer.Option("--letter", metavar="PARTITION:OFFSET", help="Only this letter; repeatable."),
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="The maximum number of letters.")
+    ] = None,
     rate: Annotated[
-        float | None, typer.Option("--rate", min=0.001, help="Messages a second.")
+        float | None,
+        typer.Option("--rate", min=0.001, help="The rate limit in messages per second."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count what would be redriven; publish nothing.")
@@ -145,7 +158,7 @@ def redrive_letters(
         "dry_run": dry_run,
     }
     if not dry_run:
-        what = "Those that are meant" if body["filter"] or limit else "All dead letters"
+        what = "The selected dead letters" if body["filter"] or limit else "All dead letters"
         confirm(f"{what} of {topic} will be published to {to or topic} again.", force=force)
     body = {name: value for name, value in body.items() if value is not None}
     begun = call.api.post(RedriveAnswer, "/topics/{}/dlq/redrive", topic, body=body)
@@ -157,13 +170,13 @@ def redrive_letters(
 
 @command(app, "purge")
 def purge_letters(call: Call, topic: SourceArgument, force: ForceOption = False) -> None:
-    """Remove all dead letters of a topic, for good."""
-    confirm(f"All dead letters of {topic} will be gone for good.", force=force)
+    """Delete all dead letters of a topic."""
+    confirm(f"All dead letters of {topic} will be deleted.", force=force)
     call.show(call.api.delete(Purged, "/topics/{}/dlq", topic, confirm="true"))
 
 
 def _follow(call: Call, redrive: RedriveAnswer) -> RedriveAnswer:
-    """Watch a redrive until it is over."""
+    """Wait for a redrive, and show its progress."""
     try:
         with Bars() as bars:
             while redrive.state not in _OVER:
@@ -172,7 +185,7 @@ def _follow(call: Call, redrive: RedriveAnswer) -> RedriveAnswer:
                 bars("redriving", redrive.done + redrive.failed, redrive.total or None)
     except KeyboardInterrupt:
         redrive = call.api.delete(RedriveAnswer, "/redrives/{}", redrive.id)
-        note("cancelled: nothing more is redriven")
+        note("the redrive was cancelled")
     return redrive
 
 

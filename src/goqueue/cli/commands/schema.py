@@ -1,4 +1,4 @@
-"""`goqueue schema`: what schemas there are, and every way to change them."""
+"""`goqueue schema`: list, register, check and delete schemas."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ScopeArgument: TypeAlias = Annotated[
     str | None,
     typer.Argument(
         metavar="SUBJECT",
-        help="The subject; left out: what counts for all that have none of their own.",
+        help="The subject. (default: the global level or mode)",
         autocompletion=subject_names,
     ),
 ]
@@ -59,17 +59,17 @@ ReferenceOption: TypeAlias = Annotated[
     typer.Option(
         "--reference",
         metavar="NAME=SUBJECT:N",
-        help="What the schema calls NAME is version N of SUBJECT; repeatable.",
+        help="NAME in the schema refers to version N of SUBJECT; repeatable.",
     ),
 ]
 NormalizeOption: TypeAlias = Annotated[
-    bool, typer.Option("--normalize", help="The order of what has none does not count.")
+    bool, typer.Option("--normalize", help="Normalise the schema before it is registered.")
 ]
 SetOption: TypeAlias = Annotated[
-    str | None, typer.Option("--set", metavar="VALUE", help="What it shall be from now on.")
+    str | None, typer.Option("--set", metavar="VALUE", help="The new value.")
 ]
 UnsetOption: TypeAlias = Annotated[
-    bool, typer.Option("--unset", help="Back to the default, or to what counts for all.")
+    bool, typer.Option("--unset", help="Reset to the global value, or to the default.")
 ]
 
 _TYPES: Final = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
@@ -80,10 +80,10 @@ _MANY: Final = 100_000
 def list_subjects(
     call: Call,
     prefix: Annotated[
-        str | None, typer.Option("--prefix", metavar="TEXT", help="How their names begin.")
+        str | None, typer.Option("--prefix", metavar="TEXT", help="Only subjects with this prefix.")
     ] = None,
     deleted: Annotated[
-        bool, typer.Option("--deleted", help="Also what was deleted, but not for ever.")
+        bool, typer.Option("--deleted", help="Include soft-deleted subjects.")
     ] = False,
 ) -> None:
     """List all subjects with their latest versions."""
@@ -115,13 +115,14 @@ def get_schema(
     *,
     version: VersionOption = "latest",
     schema_id: Annotated[
-        int | None, typer.Option("--id", metavar="ID", help="A schema by its id instead.")
+        int | None,
+        typer.Option("--id", metavar="ID", help="The id of a schema, instead of a subject."),
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Print the schema and nothing else.")] = False,
 ) -> None:
     """Show a version of a subject, or a schema by its id."""
     if (subject is None) == (schema_id is None):
-        raise UsageError("which schema? Name a subject, or say --id")
+        raise UsageError("expected a subject or --id")
     found: SchemaOut | VersionOut
     if subject is None:
         found = call.api.get(SchemaOut, "/schemas/ids/{}", schema_id)
@@ -135,7 +136,7 @@ def get_schema(
 
 @command(app, "versions")
 def list_versions(call: Call, subject: SubjectArgument) -> None:
-    """List the versions of a subject, those that were deleted among them."""
+    """List the versions of a subject, including deleted ones."""
     rows = [
         {
             "version": each.version,
@@ -161,7 +162,7 @@ def register_schema(
     references: ReferenceOption = None,
     normalize: NormalizeOption = False,
 ) -> None:
-    """Make a schema the next version of a subject."""
+    """Register a schema as the next version of a subject."""
     path = "/subjects/{}/versions" + ("?normalize=true" if normalize else "")
     call.show(call.api.post(Registered, path, subject, body=_body(file, kind, references)))
 
@@ -178,13 +179,13 @@ def check_schema(
             "--version",
             "-v",
             metavar="N",
-            help="Against this version alone (default: all that the subject's level says).",
+            help="Check against this version only (default: as the compatibility level says).",
         ),
     ] = None,
     kind: TypeOption = None,
     references: ReferenceOption = None,
 ) -> None:
-    """Say whether a schema could be the next version; the exit code is 1 if not."""
+    """Check whether a schema is compatible; the exit code is 1 if it is not."""
     body = _body(file, kind, references)
     names = (subject,) if version is None else (subject, version)
     path = "/compatibility/subjects/{}/versions" + ("" if version is None else "/{}")
@@ -205,16 +206,16 @@ def delete_schema(
     *,
     version: Annotated[
         str | None,
-        typer.Option("--version", "-v", metavar="N", help="This one alone (default: all of them)."),
+        typer.Option("--version", "-v", metavar="N", help="Only this version (default: all)."),
     ] = None,
     permanent: Annotated[
-        bool, typer.Option("--permanent", help="For ever; only what was deleted before.")
+        bool, typer.Option("--permanent", help="Delete permanently; only after a soft delete.")
     ] = False,
     force: ForceOption = False,
 ) -> None:
     """Delete a subject, or one version of it."""
     what = f"Subject {subject}" if version is None else f"Version {version} of subject {subject}"
-    confirm(f"{what} will be deleted{' for ever' if permanent else ''}.", force=force)
+    confirm(f"{what} will be deleted{' permanently' if permanent else ''}.", force=force)
     query = {"permanent": "true" if permanent else None}
     if version is None:
         numbers = call.api.delete(list[int], "/subjects/{}", subject, **query)
@@ -246,7 +247,7 @@ def configure_mode(
 
 @command(app, "stats")
 def show_stats(call: Call) -> None:
-    """Show how much the registry holds."""
+    """Show the size of the registry."""
     call.show(call.api.get(RegistryStats, "/schemas/stats"))
 
 
@@ -260,7 +261,7 @@ def _set(
 ) -> str:
     """Set or take back a level or a mode, if asked to; returns where it is."""
     if value is not None and unset:
-        raise UsageError("--set and --unset are two things: say one of them")
+        raise UsageError("--set and --unset exclude each other: give only one")
     path = path if subject is None else f"{path}/{quote(subject, safe='')}"
     if value is not None:
         call.api.put(dict[str, str], path, body={name: value})
@@ -272,7 +273,7 @@ def _set(
 def _body(file: Path, kind: str | None, references: list[str] | None) -> dict[str, Any]:
     kind = kind or _TYPES.get(file.suffix)
     if kind is None:
-        raise UsageError(f"of which type is {file}? Say --type AVRO, JSON or PROTOBUF")
+        raise UsageError(f"the type of {file} is unknown: give --type AVRO, JSON or PROTOBUF")
     try:
         text = typer.get_text_stream("stdin").read() if str(file) == "-" else file.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -288,5 +289,5 @@ def _reference(text: str) -> dict[str, Any]:
     name, _, target = text.rpartition("=")
     subject, _, version = target.rpartition(":")
     if not name or not subject or not version.isdigit():
-        raise UsageError(f"--reference: {text!r} is none; expected NAME=SUBJECT:N")
+        raise UsageError(f"--reference: {text!r} is no reference; expected NAME=SUBJECT:N")
     return {"name": name, "subject": subject, "version": int(version)}

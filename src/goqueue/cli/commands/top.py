@@ -37,13 +37,13 @@ app = typer.Typer()
 def show_top(
     call: Call,
     interval: Annotated[
-        str, typer.Option("--interval", metavar="SECONDS", help="Between two pictures.")
+        str, typer.Option("--interval", metavar="SECONDS", help="The refresh interval.")
     ] = "2",
     once: Annotated[
-        bool, typer.Option("--once", help="One picture, after one interval; for scripts.")
+        bool, typer.Option("--once", help="Print once, after one interval; for scripts.")
     ] = False,
 ) -> None:
-    """Watch topics, rates, sizes, groups and lag until Ctrl-C; -o json prints a line a picture."""
+    """Watch topics, rates, sizes, groups and lag until Ctrl-C; -o json prints JSON lines."""
     interval_s = contexts.parse_timeout(interval, "--interval")
     if once:
         _show_once(call, next(_frames(call, interval_s)))
@@ -101,7 +101,7 @@ def _live(frames: Iterator[dict[str, Any]]) -> None:
 
     console = Console(highlight=False)
     if not console.is_terminal:
-        raise UsageError("top draws on a terminal, and there is none: use --once, or -o json")
+        raise UsageError("standard output is no terminal: use --once, or -o json")
     with Live(console=console, screen=True, auto_refresh=False) as live:
         for picture in frames:
             max_rows = max((console.height - _FRAME_LINES) // 2, 1)
@@ -123,7 +123,7 @@ def _heading(picture: dict[str, Any]) -> tuple[str, str]:
 def _troubles(picture: dict[str, Any]) -> list[str]:
     return [
         *(f"{name}: {verdict}" for name, verdict in picture["trouble"].items()),
-        *(f"{each} refuses to be published to" for each in picture["failed_partitions"]),
+        *(f"{each} refuses messages" for each in picture["failed_partitions"]),
     ]
 
 
@@ -148,7 +148,7 @@ def _group_rows(picture: dict[str, Any]) -> list[dict[str, Any]]:
         {
             **{name: each[name] for name in _GROUP_COLUMNS},
             "oldest": "" if each["oldest_s"] is None else show_span(each["oldest_s"]),
-            "done in": _drain(each),
+            "caught up in": _drain(each),
         }
         for each in picture["groups"]
     ]

@@ -1,4 +1,4 @@
-"""`goqueue topic`: what topics there are, and every way to change one."""
+"""`goqueue topic`: create, list, change and delete topics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def list_topics(
     call: Call,
     internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
 ) -> None:
-    """List all topics with what is in them."""
+    """List all topics with their partitions, messages and sizes."""
     stats = call.api.get(Stats, "/stats").topics
     found = [(name, stats[name]) for name in sorted(stats) if internal or not stats[name].internal]
     call.show(
@@ -49,7 +49,9 @@ def create_topic(
     *,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="How many (default: the server's)."),
+        typer.Option(
+            "--partitions", "-p", min=1, help="The number of partitions (default: the server's)."
+        ),
     ] = None,
     retention: Annotated[
         str | None,
@@ -81,7 +83,7 @@ def create_topic(
 
 @command(app, "describe")
 def describe_topic(call: Call, name: TopicArgument) -> None:
-    """Show a topic: its partitions, where they begin and end, its settings."""
+    """Show a topic: its partitions with their offsets, and its settings."""
     _show_topic(call, call.api.get(TopicInfo, "/topics/{}", name))
 
 
@@ -92,16 +94,16 @@ def configure_topic(
     settings: SetOption = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option("--unset", metavar="NAME", help="Back to the default; repeatable."),
+        typer.Option("--unset", metavar="NAME", help="Reset a setting to its default; repeatable."),
     ] = None,
 ) -> None:
-    """Change settings of a topic; the others stay as they are."""
+    """Change settings of a topic; others are not affected."""
     changes: dict[str, str | None] = {
         **parse_pairs(settings, "--set"),
         **dict.fromkeys(unset or ()),
     }
     if not changes:
-        raise UsageError("nothing to change: say --set NAME=VALUE or --unset NAME")
+        raise UsageError("nothing to change: expected --set NAME=VALUE or --unset NAME")
     changed = call.api.patch(TopicInfo, "/topics/{}", name, body={"settings": changes})
     _show_topic(call, changed)
 
@@ -114,7 +116,7 @@ def grow_topic(
         int, typer.Option("--partitions", "-p", min=1, help="The new number of partitions.")
     ],
 ) -> None:
-    """Give a topic more partitions. Keys may go to other partitions from then on."""
+    """Add partitions to a topic. Keys may then map to other partitions."""
     body = {"count": partitions}
     _show_topic(call, call.api.post(TopicInfo, "/admin/topics/{}/partitions", name, body=body))
 
@@ -126,7 +128,7 @@ def delete_topic(call: Call, name: TopicArgument, force: ForceOption = False) ->
         topic = call.api.get(TopicInfo, "/topics/{}", name)
         size = show_size(topic.size_bytes)
         confirm(
-            f"Topic {name} and its {topic.total_messages} messages ({size}) will be gone.",
+            f"Topic {name} and its {topic.total_messages} messages ({size}) will be deleted.",
             force=force,
         )
     call.show(call.api.delete(Deleted, "/topics/{}", name))
@@ -138,7 +140,7 @@ def purge_topic(
     name: TopicArgument,
     *,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="Only this one.")
+        int | None, typer.Option("--partition", "-p", min=0, help="Only this partition.")
     ] = None,
     before: Annotated[
         int | None,
@@ -148,10 +150,10 @@ def purge_topic(
 ) -> None:
     """Delete the messages of a topic, but not the topic."""
     if before is not None and partition is None:
-        raise UsageError("--before is an offset of one partition: say --partition, too")
+        raise UsageError("--before is an offset of one partition: give --partition, too")
     which = "messages" if before is None else f"messages before offset {before}"
     where = name if partition is None else f"partition {partition} of {name}"
-    confirm(f"All {which} of {where} will be gone.", force=force)
+    confirm(f"All {which} of {where} will be deleted.", force=force)
     query = {"confirm": "true", "partition": partition, "before": before}
     answer = call.api.delete(PurgedTopic, "/topics/{}/messages", name, **query)
     call.show(answer, answer.partitions)

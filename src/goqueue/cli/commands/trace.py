@@ -40,7 +40,7 @@ app = typer.Typer(
 )
 
 LimitOption: TypeAlias = Annotated[
-    int, typer.Option("--limit", "-n", min=1, max=1000, help="At most.")
+    int, typer.Option("--limit", "-n", min=1, max=1000, help="The maximum number of traces.")
 ]
 
 
@@ -49,10 +49,10 @@ def get_trace(
     call: Call,
     trace: Annotated[
         str,
-        typer.Argument(metavar="ID", help="A trace, or a message as TOPIC/PARTITION/OFFSET."),
+        typer.Argument(metavar="ID", help="A trace id, or a message as TOPIC/PARTITION/OFFSET."),
     ],
 ) -> None:
-    """Show everything that happened to one message, in order."""
+    """Show all events of one message, in order."""
     parts = trace.split("/")
     if len(parts) == 3:
         path = "/topics/{}/partitions/{}/messages/{}/trace"
@@ -70,7 +70,7 @@ def get_trace(
 
 @command(app, "list")
 def list_traces(call: Call, *, limit: LimitOption = 100) -> None:
-    """List the messages to which something happened last."""
+    """List the messages with the most recent events."""
     _show(call, call.api.get(TraceList, "/traces", limit=limit))
 
 
@@ -79,19 +79,24 @@ def search_traces(
     call: Call,
     *,
     topic: Annotated[
-        str | None, typer.Option("--topic", "-t", help="Of a topic.", autocompletion=topic_names)
+        str | None,
+        typer.Option(
+            "--topic", "-t", help="Only messages of this topic.", autocompletion=topic_names
+        ),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="Of a partition.")
+        int | None,
+        typer.Option("--partition", "-p", min=0, help="Only messages of this partition."),
     ] = None,
     consumer_group: Annotated[
-        str | None, typer.Option("--consumer-group", "-g", help="Of a group.")
+        str | None, typer.Option("--consumer-group", "-g", help="Only messages of this group.")
     ] = None,
     start: Annotated[
-        str | None, typer.Option("--start", help="Something happened from then on: a time, or 15m.")
+        str | None,
+        typer.Option("--start", help="With events at this time or later: a time, or 15m."),
     ] = None,
     end: Annotated[
-        str | None, typer.Option("--end", help="Something happened before then: a time, or 15m.")
+        str | None, typer.Option("--end", help="With events before this time: a time, or 15m.")
     ] = None,
     status: Annotated[
         str | None,
@@ -102,14 +107,14 @@ def search_traces(
         ),
     ] = None,
     min_duration: Annotated[
-        str | None, typer.Option("--min-duration", help="Took at least so long, such as 500ms.")
+        str | None, typer.Option("--min-duration", help="The minimum duration, such as 500ms.")
     ] = None,
     max_duration: Annotated[
-        str | None, typer.Option("--max-duration", help="Took at most so long, such as 5s.")
+        str | None, typer.Option("--max-duration", help="The maximum duration, such as 5s.")
     ] = None,
     limit: LimitOption = 100,
 ) -> None:
-    """Find messages by what happened to them."""
+    """Find messages by their events."""
     answer = call.api.get(
         TraceList,
         "/traces/search",
@@ -128,14 +133,14 @@ def search_traces(
 
 @command(app, "stats")
 def show_stats(call: Call) -> None:
-    """Show how much is traced, and where it goes."""
+    """Show statistics of tracing."""
     call.show(call.api.get(TraceStatsAnswer, "/traces/stats"))
 
 
 def _show(call: Call, answer: TraceList) -> None:
     call.show(answer, [_row(each) for each in answer.traces], empty="no such traces")
     if not answer.complete:
-        note("there is more than one search looks at: say more of what is wanted")
+        note("the search stopped at its limit: add filters to narrow it")
 
 
 def _row(trace: TraceSummary) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`goqueue transaction`: which transactions are open, and ending one that hangs."""
+"""`goqueue transaction`: list transactions, and abort hanging ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from goqueue.cli.calls import Call, ForceOption, command, confirm
 from goqueue.cli.errors import UsageError
 from goqueue.protocols.http.transactions.transaction_shapes import TransactionList, TransactionOut
 
-app = typer.Typer(no_args_is_help=True, help="List transactions and abort those that hang.")
+app = typer.Typer(no_args_is_help=True, help="List transactions, and abort hanging ones.")
 
 IdArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="TRANSACTIONAL_ID", help="The producer's transactional id.")
@@ -42,7 +42,7 @@ def describe_transaction(call: Call, name: IdArgument) -> None:
 @command(app, "abort")
 def abort_transaction(call: Call, name: IdArgument, force: ForceOption = False) -> None:
     """Abort an open transaction; its producer is fenced."""
-    confirm(f"The open transaction of {name} will be lost.", force=force)
+    confirm(f"The open transaction of {name} will be aborted.", force=force)
     body = {"transactional_id": name}
     call.show(call.api.post(TransactionOut, "/transactions/abort", body=body))
 

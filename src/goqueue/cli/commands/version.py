@@ -24,7 +24,9 @@ app = typer.Typer()
 @command(app, "version")
 def show_version(
     call: Call,
-    client_only: Annotated[bool, typer.Option("--client", help="Ask no server.")] = False,
+    client_only: Annotated[
+        bool, typer.Option("--client", help="Do not connect to the server.")
+    ] = False,
 ) -> None:
     """Show the version, the record codec, Python and the platform, here and on the server."""
     from goqueue.records import IMPLEMENTATION  # noqa: PLC0415 - start-up stays light

@@ -52,7 +52,7 @@ def read_as_member(
             return
         idle = 0 if polled.partitions else idle + 1
         if not follow and idle == _PATIENCE:
-            note("the other members of the group have all partitions: there is none left to read")
+            note("all partitions are assigned to other members of the group")
             return
 
 

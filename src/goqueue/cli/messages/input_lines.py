@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """A longer line is refused here: no request can be so large."""
 
-_TOO_LONG: Final = f"longer than {_MAX_LINE_BYTES} bytes, which no request can hold"
+_TOO_LONG: Final = f"longer than {_MAX_LINE_BYTES} bytes, the limit of a line"
 _FIELDS: Final = MessageIn.__struct_encode_fields__
 
 
@@ -104,7 +104,7 @@ def message_of(text: bytes) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from error
     except RecursionError as error:
-        raise ValueError("not JSON that anybody would write: nested too deeply") from error
+        raise ValueError("not JSON: nested too deeply") from error
     if not isinstance(found, dict):
         raise ValueError(  # noqa: TRY004 - all of them are the same to whoever wrote the line
             'expected an object such as {"key": "k", "value": "v"}'

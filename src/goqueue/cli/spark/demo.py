@@ -52,9 +52,9 @@ def run_demo(folder: Path, count: int, output: Format, *, stay: bool, force: boo
     _prepare(folder, force=force)
     with _broker(folder) as (servers, http):
         api = Api(Target(http, "demo", timeout_s=60.0))
-        note(f"a broker runs: Kafka at {servers}, console at {http}/console")
+        note(f"started a broker: Kafka at {servers}, console at {http}/console")
         bad = _publish(api, count)
-        note(f"{count:,} orders are in the topic orders, {bad:,} of them wrong on purpose")
+        note(f"{count:,} orders published to the topic orders, {bad:,} of them invalid")
         note(f"goqueue pipeline run {folder / MARK}")
         _run_pipeline(folder, servers, http)
         found = {
@@ -70,9 +70,9 @@ def run_demo(folder: Path, count: int, output: Format, *, stay: bool, force: boo
 def _prepare(folder: Path, *, force: bool) -> None:
     if folder.exists() and any(folder.iterdir()):
         if not (folder / MARK).exists():
-            raise CliError(f"{folder} is there and is no demonstration: name another folder")
+            raise CliError(f"{folder} exists and is not a demo folder: choose another folder")
         if not force:
-            raise CliError(f"{folder} is there from before: --force makes it anew")
+            raise CliError(f"{folder} exists already: --force replaces it")
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     from goqueue.spark.demo.orders import customers_csv  # noqa: PLC0415 - this command alone
@@ -126,7 +126,7 @@ def _wait(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
         except UnreachableError:
             pass
         time.sleep(0.05)
-    raise CliError(f"the broker did not start: {log} says why")
+    raise CliError(f"the broker did not start: see {log}")
 
 
 # --- The data ------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def _run_pipeline(folder: Path, servers: str, http: str) -> None:
     environment = {**os.environ, "GOQUEUE_SERVERS": servers, "GOQUEUE_SERVER": http}
     done = subprocess.run(command, env=environment, stdout=sys.stderr, check=False)  # noqa: S603 - ours
     if done.returncode:
-        raise CliError("the pipeline did not get through; what it says is above")
+        raise CliError("the pipeline failed: see the output above")
 
 
 # --- What came of it -----------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def _show(found: dict[str, Any], output: Format, folder: Path) -> None:
 
 
 def _stay(http: str) -> None:
-    note(f"the broker goes on until Ctrl-C: look at {http}/console")
+    note(f"the broker runs until Ctrl-C: open {http}/console")
     try:
         while True:
             time.sleep(3600)

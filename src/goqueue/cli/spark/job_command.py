@@ -39,9 +39,7 @@ SERVERS_VARIABLE: Final = "GOQUEUE_BOOTSTRAP_SERVERS"
 _KAFKA_PORT: Final = 9092
 _THIS_MACHINE: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
-app = typer.Typer(
-    no_args_is_help=True, help="Do something with all messages of a topic, on Spark, and end."
-)
+app = typer.Typer(no_args_is_help=True, help="Spark jobs over the messages of a topic.")
 
 ServersOption: TypeAlias = Annotated[
     str | None,
@@ -51,8 +49,8 @@ ServersOption: TypeAlias = Annotated[
         metavar="HOST:PORT",
         envvar=SERVERS_VARIABLE,
         show_envvar=False,
-        help=f"The broker's Kafka address; {SERVERS_VARIABLE} without it, or else port "
-        f"{_KAFKA_PORT} of the host of --server.",
+        help=f"The broker's Kafka address. (default: {SERVERS_VARIABLE}, or port {_KAFKA_PORT} of "
+        "the host of --server)",
     ),
 ]
 LinkOption: TypeAlias = Annotated[
@@ -68,7 +66,7 @@ MasterOption: TypeAlias = Annotated[
     typer.Option(
         "--master",
         metavar="MASTER",
-        help="Where Spark runs: local[2], spark://host:7077, or sc://host:15002 for Spark Connect.",
+        help="The Spark master: local[2], spark://host:7077, or sc://host:15002 for Spark Connect.",
     ),
 ]
 ConfOption: TypeAlias = Annotated[
@@ -76,7 +74,7 @@ ConfOption: TypeAlias = Annotated[
     typer.Option(
         "--conf",
         metavar="NAME=VALUE",
-        help="A setting of Spark, as in spark.driver.memory=4g. Repeatable.",
+        help="A Spark setting, as in spark.driver.memory=4g. Repeatable.",
     ),
 ]
 
@@ -139,7 +137,7 @@ class JobCall:
         """
         found = self.http
         if found is None:
-            raise UsageError(f"--server: say where the broker's HTTP address is, {why}")
+            raise UsageError(f"--server: the broker's HTTP address is needed, {why}")
         return found
 
     @property
@@ -185,7 +183,7 @@ class JobCall:
             self._spark.stop()
         if self._log is not None and self._log.exists():
             if failed:
-                note(f"what Spark has said: {self._log}")
+                note(f"Spark's log: {self._log}")
             else:
                 self._log.unlink()
 

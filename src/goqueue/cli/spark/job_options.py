@@ -25,7 +25,7 @@ TableArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="TABLE", help="The table's folder.")
 ]
 TargetArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="TARGET", help="The topic to write; made if there is none.")
+    str, typer.Argument(metavar="TARGET", help="The topic to write; created if it does not exist.")
 ]
 FormatOption: TypeAlias = Annotated[
     str, typer.Option("--format", metavar="FORMAT", help="parquet, delta or iceberg.")
@@ -33,7 +33,9 @@ FormatOption: TypeAlias = Annotated[
 IcebergTableOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--table-name", metavar="NAMESPACE.NAME", help="An Iceberg table's name in its catalogue."
+        "--table-name",
+        metavar="NAMESPACE.NAME",
+        help="The name of an Iceberg table in its catalogue.",
     ),
 ]
 CatalogOption: TypeAlias = Annotated[
@@ -47,7 +49,9 @@ CatalogOption: TypeAlias = Annotated[
 SinceOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--since", metavar="TIME", help="Only messages of this time or later: a date, or 2h ago."
+        "--since",
+        metavar="TIME",
+        help="Only messages of this time or later: a date, or an age such as 2h.",
     ),
 ]
 UntilOption: TypeAlias = Annotated[
@@ -63,44 +67,44 @@ WhereOption: TypeAlias = Annotated[
     typer.Option(
         "--where",
         metavar="SQL",
-        help="Only messages that meet a condition over key, value, partition, offset, timestamp "
+        help="Only messages that match a condition over key, value, partition, offset, timestamp "
         "and headers.",
     ),
 ]
 KeepPartitionOption: TypeAlias = Annotated[
     bool,
-    typer.Option(
-        "--keep-partition", help="To the partition of the same number, instead of by key."
-    ),
+    typer.Option("--keep-partition", help="Write to the original partition, instead of by key."),
 ]
 PartitionsOption: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        "--partitions", min=1, help="Partitions of the target if it is made. (default: as many)"
+        "--partitions", min=1, help="Partitions of a new target. (default: as the source)"
     ),
 ]
 PartitionerOption: TypeAlias = Annotated[
     str,
-    typer.Option("--partitioner", help="How a key says the partition: mmh3, or murmur2 as Kafka."),
+    typer.Option("--partitioner", help="The partitioner for keys: mmh3, or murmur2 as in Kafka."),
 ]
 RateOption: TypeAlias = Annotated[
     float | None,
-    typer.Option("--rate", metavar="ROWS", help="Write at most so many messages a second."),
+    typer.Option("--rate", metavar="ROWS", help="The rate limit in messages per second."),
 ]
 CheckpointOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--checkpoint",
         metavar="FOLDER",
-        help="Remember what is done here, so that the same command goes on after a kill.",
+        help="A folder for the progress, so that the same command resumes after a kill.",
     ),
 ]
 LossOption: TypeAlias = Annotated[
     bool,
-    typer.Option("--allow-data-loss", help="Go on if messages were deleted before they were done."),
+    typer.Option(
+        "--allow-data-loss", help="Continue if messages were deleted before they were processed."
+    ),
 ]
 PieceOption: TypeAlias = Annotated[
-    int, typer.Option("--piece-rows", min=1, help="How many messages are done at once.")
+    int, typer.Option("--piece-rows", min=1, help="How many messages are committed at once.")
 ]
 
 

@@ -108,11 +108,11 @@ def _need_spark() -> None:
 def _forget(pipeline: Pipeline, *, force: bool) -> None:
     folder = Path(pipeline.checkpoints, pipeline.name)
     if "://" in pipeline.checkpoints:
-        raise CliError(f"--fresh: {pipeline.checkpoints} is not on this disk: remove it yourself")
+        raise CliError(f"--fresh: {pipeline.checkpoints} is not a local folder: delete it yourself")
     if folder.exists():
         confirm(
-            f"This deletes {folder}: the pipeline reads everything again, and what its sinks have "
-            "already is written once more.",
+            f"{folder} will be deleted: the pipeline will read everything again, and write it to "
+            "its sinks a second time.",
             force=force,
         )
         try:
@@ -162,7 +162,7 @@ def _keep_or_remove(log: Path, running: _Running) -> None:
     is_odd = error is not None and not isinstance(error, GoQueueError)
     is_wanted = has_failed or is_odd or isinstance(error, SessionError)
     if is_wanted and log.stat().st_size:
-        note(f"what Spark has said: {log}")
+        note(f"Spark's log: {log}")
     else:
         log.unlink()
 
@@ -248,7 +248,7 @@ def progress_lines(progress: RunProgress) -> list[str]:
         if each.rows_per_second:
             facts.append(f"{each.rows_per_second:,.0f} rows/s")
         if each.lag is not None:
-            facts.append(f"{each.lag:,} waiting")
+            facts.append(f"lag {each.lag:,}")
         if each.error is not None:
             facts.append(each.error)
         lines.append(f"{progress.name}: {each.name} {each.state}: {', '.join(facts)}")
@@ -281,5 +281,5 @@ def picture(progress: RunProgress) -> RenderableType:
         Text(printable(state), "bold green" if is_well else "bold red"),
         table,
         *(Text(printable(each), "red") for each in troubles if each),
-        Text("Ctrl-C stops it after the micro-batch under way", "dim"),
+        Text("Ctrl-C stops it after the current micro-batch", "dim"),
     )

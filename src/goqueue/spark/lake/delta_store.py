@@ -153,8 +153,8 @@ class DeltaStore(Store):
             found.add("delta.appendOnly")
         if found:
             raise LakeError(
-                f"{self._table} has {', '.join(sorted(found))}, which goqueue_lake does not heed: "
-                "nothing is committed"
+                f"{self._table} has {', '.join(sorted(found))}, which goqueue_lake does not "
+                "support: nothing is committed"
             )
 
     def _check_features(self, table: deltalake.DeltaTable) -> None:

@@ -139,8 +139,8 @@ class ParquetStore(Store):
                 self._disk.move(staged, place)
             elif not place.exists():
                 raise LakeError(
-                    f"{place} belongs to a commit that counts, and is not there any more: restore "
-                    f"it, or delete {self._intent_path} and live with what is left of that commit"
+                    f"{place} belongs to a commit, and is missing: restore it, or delete "
+                    f"{self._intent_path} to give up the rest of that commit"
                 )
             touched |= {place.parent, *_above(place.parent, root)}
         for folder in sorted(touched):
