@@ -188,7 +188,7 @@ def _join(group_id: str) -> JoinRequest:
 
 def _tick(broker: Broker) -> None:
     """Let the groups see what time it is."""
-    for shard in broker.groups._shards.values():
+    for shard in broker.groups._family.shards.values():
         shard._on_timer()
 
 

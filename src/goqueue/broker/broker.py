@@ -154,7 +154,9 @@ class Broker:
         self.grow_topic = self.topic_changes.grow
         self.configure_topic = self.topic_changes.configure
         self.delete_records = self.topic_changes.delete_records
-        self.state_logs = StateLogs(self.partitions, self.disk, self.clock, self.measures)
+        self.state_logs = StateLogs(
+            self.partitions, self.topics, self.disk, self.clock, self.measures
+        )
         """Where coordinators keep their state, and the clock that they count by."""
         self._build_rooms(settings)
 

@@ -16,7 +16,13 @@ from uuid import UUID
 
 from goqueue.delays.deltas import Ended, Intent, ProducerGiven, Released, Settled
 from goqueue.delays.entries import DelayedState, as_delivered, decode_waiting
-from goqueue.model.errors import DelayError, GoQueueError, StorageError, TopicError
+from goqueue.model.errors import (
+    DelayError,
+    GoQueueError,
+    NotLeaderError,
+    StorageError,
+    TopicError,
+)
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.runtime.tasks import in_thread
 
@@ -73,8 +79,10 @@ class _Sent(NamedTuple):
     intent: Intent
     partition: Partition
     end_offset: int
-    recovery: RecoveryReport
+    recovery: RecoveryReport | None
     """Of the log as it was then: after another one, what was appended may be lost."""
+    epoch: int
+    """In which it was led; another leader may have cut it off since."""
 
 
 class Courier:
@@ -200,6 +208,9 @@ class Courier:
             try:
                 topic = self._topics.catalogue.topic_with_id(UUID(bytes=topic_id))
                 partition = self._partitions.partition(TopicPartition(topic.name, number))
+            except NotLeaderError:
+                self._postpone(each.delayed_id for each in messages)
+                continue
             except TopicError:
                 ended = tuple(each.delayed_id for each in messages)
                 gone.append(Ended(topic_id, DelayedState.EXPIRED, ended))
@@ -278,7 +289,8 @@ class Courier:
             logger.warning("%s refuses delayed messages for now: %s", partition.id, error)
             self._to_release.append(intent)
             return 0
-        self._sent.append(_Sent(intent, partition, placed.end_offset, partition.recovery))
+        end, recovery = placed.end_offset, partition.recovery
+        self._sent.append(_Sent(intent, partition, end, recovery, partition.leader_epoch))
         self._on_fired(topic, partition.id.partition, placed.first_offset, messages)
         return len(records)
 
@@ -311,12 +323,16 @@ class Courier:
             else:
                 self._gone.append(intent.number)
         for partition, mine in known.items():
+            end, epoch = partition.log_end, partition.leader_epoch
+            if not partition.is_leading:
+                self._sent += [_Sent(intent, partition, end, None, epoch) for intent in mine]
+                continue
             first = min(intent.from_offset for intent in mine)
             found = self._required_handover().found(partition, first)
-            report, end = partition.recovery, partition.log_end
             for intent in mine:
                 if intent.base_sequence in found:
-                    self._sent.append(_Sent(intent, partition, end, report))
+                    recovery = partition.recovery
+                    self._sent.append(_Sent(intent, partition, end, recovery, epoch))
                 else:
                     self._to_release.append(intent)
 
@@ -325,7 +341,9 @@ class Courier:
         settled: list[_Sent] = []
         open_before, self._sent = self._sent, []
         for each in open_before:
-            if each.partition.recovery is not each.recovery and not each.partition.is_closed:
+            partition = each.partition
+            is_same = partition.recovery is each.recovery
+            if not (is_same and partition.leader_epoch == each.epoch) and not partition.is_closed:
                 self._look_again(each)
             elif self._required_handover().is_settled(each.partition, each.end_offset):
                 settled.append(each)
@@ -349,12 +367,13 @@ class Courier:
 
     def _look_again(self, sent: _Sent) -> None:
         """The partition's log has recovered since: what was appended may have been lost with it."""
-        if sent.partition.failure is not None:
+        if sent.partition.failure is not None or not sent.partition.is_leading:
             self._sent.append(sent)
             return
         found = self._required_handover().found(sent.partition, sent.intent.from_offset)
         if sent.intent.base_sequence in found:
-            self._sent.append(sent._replace(recovery=sent.partition.recovery))
+            recovery, epoch = sent.partition.recovery, sent.partition.leader_epoch
+            self._sent.append(sent._replace(recovery=recovery, epoch=epoch))
         else:
             self._to_release.append(sent.intent)
 

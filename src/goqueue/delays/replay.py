@@ -11,7 +11,7 @@ from uuid import UUID
 from goqueue.delays.book import SNAPSHOT, DelayBook
 from goqueue.delays.deltas import Cut, Ended, Intent, Released, decode_delta, without_lost
 from goqueue.delays.entries import CLASSES, make_id, split_id
-from goqueue.model.errors import CorruptDelayStateError, TopicError
+from goqueue.model.errors import CorruptDelayStateError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.state.log import BEGIN, END
 
@@ -167,12 +167,9 @@ class Targets:
         self._partitions = partitions
 
     def partition(self, topic_id: bytes, number: int) -> Partition | None:
-        """The partition; None when its topic is gone."""
-        try:
-            topic = self._topics.catalogue.topic_with_id(UUID(bytes=topic_id))
-            return self._partitions.partition(TopicPartition(topic.name, number))
-        except TopicError:
-            return None
+        """The partition, led here or not; None when its topic is gone."""
+        topic = self._topics.catalogue.by_id.get(UUID(bytes=topic_id))
+        return None if topic is None else self._partitions.find(TopicPartition(topic.name, number))
 
 
 def restore_half_done(

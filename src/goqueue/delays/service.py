@@ -20,6 +20,7 @@ from goqueue.model.errors import (
 )
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.runtime.tasks import in_thread
+from goqueue.state.coordinators import Family
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,7 +56,7 @@ class Delays:
 
     def __init__(self, services: DelayServices) -> None:
         self._services = services
-        self._shard: DelayShard | None = None
+        self._family = Family(STATE_TOPIC, 1, self._new_shard, DELAYED_TOPIC, CLASSES)
 
     # --- Life ------------------------------------------------------------------------------------
 
@@ -64,45 +65,51 @@ class Delays:
         services = self._services
         await services.create_internal_topic(DELAYED_TOPIC, CLASSES)
         await services.create_internal_topic(STATE_TOPIC, 1)
-        self._shard = shard = DelayShard(services, self._on_fired, self._on_expired)
-        await shard.state.open(shard.state.log.partition.leader_epoch)
         services.publisher.delays = self
         services.metrics.add_source(self._put_gauges)
+        await services.state_logs.coordinators.start(self._family)
 
     async def stop(self) -> None:
         """Finish what is on its way, and keep what the next start needs."""
-        if self._shard is not None:
-            await self._shard.stop()
+        await self.halt()
+        for shard in self._family.shards.values():
+            await shard.close()
 
     async def halt(self) -> None:
         """Finish what is on its way, and begin nothing more."""
-        if self._shard is not None:
-            await self._shard.halt()
+        for shard in self._family.shards.values():
+            await shard.halt()
 
-    def _required(self) -> DelayShard:
-        if self._shard is None:
-            raise DelaysUnavailableError("the broker is starting; try again")
-        return self._shard
+    def _new_shard(self, _unit: int) -> DelayShard:
+        return DelayShard(self._services, self._on_fired, self._on_expired)
+
+    @property
+    def shard(self) -> DelayShard:
+        """The unit of this node. Raises `DelaysUnavailableError` before it leads one."""
+        shard = self._family.shards.get(0)
+        if shard is None:
+            raise DelaysUnavailableError("this node does not lead the delayed messages; try again")
+        return shard
 
     async def deliver_due(self) -> int:
         """Do everything that is to be done now; returns how many messages were handed over."""
-        return await self._required().deliver_due()
+        return await self.shard.deliver_due()
 
     def clock_was_set(self) -> None:
         """Look now at what is due by the new time."""
-        if self._shard is not None:
-            self._shard.clock_was_set()
+        for shard in self._family.shards.values():
+            shard.clock_was_set()
 
     def forget_topic(self, topic: Topic) -> None:
         """A topic is gone, and with it what waits for it, also if one of the same name comes."""
-        if self._shard is not None:
-            self._shard.forget_topic(topic.topic_id.bytes)
+        for shard in self._family.shards.values():
+            shard.forget_topic(topic.topic_id.bytes)
 
     # --- Taking in -------------------------------------------------------------------------------
 
     def take(self, topic: Topic, partition: int, info: BatchInfo, found: Opened) -> TakenIn:
         """Store the records of a batch that are due later. Raises like `DelayIntake.take`."""
-        shard = self._required()
+        shard = self.shard
         parts = shard.active()
         taken = parts.intake.take(topic, partition, info, found.records, found.later)
         self._services.metrics.counter(names.DELAYED_SCHEDULED, topic.name).add(len(taken.messages))
@@ -112,7 +119,7 @@ class Delays:
     def finish(self, topic: Topic, partition: int, info: BatchInfo) -> None:
         """The rest of a batch is stored too."""
         if info.has_producer:
-            self._required().active().intake.finish(topic, partition, info)
+            self.shard.active().intake.finish(topic, partition, info)
 
     async def restore(
         self,
@@ -123,7 +130,7 @@ class Delays:
         known: SequencedBatch,
     ) -> None:
         """Store what is missing of a repeated batch. Raises like `RepeatedBatches.restore`."""
-        shard = self._required()
+        shard = self.shard
         await shard.active().repeats.restore(topic, partition, info, records, known)
         shard.arm()
 
@@ -133,7 +140,7 @@ class Delays:
         Raises:
             LogFailedError: the disk refused.
         """
-        store = self._required().store
+        store = self.shard.store
         await store.durable(store.ends() if taken is None else taken.ends)
 
     # --- Asking and cancelling -------------------------------------------------------------------
@@ -144,7 +151,7 @@ class Delays:
         Raises:
             UnknownTopicError: there is no such topic.
         """
-        parts = self._required().built()
+        parts = self.shard.built()
         topic = self._services.topics.catalogue.topic(topic_name)
         ranges = parts.book.ranges_of(topic.topic_id.bytes)
         look = partial(found_in, parts.store, parts.book, topic, ranges, limit=limit, skip=skip)
@@ -157,7 +164,7 @@ class Delays:
             UnknownTopicError: there is no such topic.
             UnknownDelayedError: the topic has no such message, or not any more.
         """
-        parts = self._required().built()
+        parts = self.shard.built()
         topic = self._services.topics.catalogue.topic(topic_name)
         if parts.book.state(delayed_id) is not None:
             read = partial(parts.store.read, [delayed_id])
@@ -184,7 +191,7 @@ class Delays:
             raise UnknownDelayedError(
                 f"partition {partition} of topic {topic_name!r} has no delayed message {delayed_id}"
             )
-        parts = self._required().active()
+        parts = self.shard.active()
         if not parts.book.is_pending(delayed_id):
             state = parts.book.state(delayed_id) or message.state
             raise DelayedNotPendingError(
@@ -202,7 +209,7 @@ class Delays:
 
     def stats(self) -> DelayStats:
         """Counts, since the beginning and now."""
-        parts = self._required().built()
+        parts = self.shard.built()
         by_id, totals = self._services.topics.catalogue.by_id, parts.book.totals
         waiting = parts.book.topics().items()
         pending = {
@@ -220,7 +227,7 @@ class Delays:
 
     async def timeline(self, steps: int) -> Timeline:
         """When the messages that wait will come, of all topics together."""
-        keeper = self._required().built().keeper
+        keeper = self.shard.built().keeper
         return await keeper.timeline(self._services.clock.now_ms(), steps)
 
     def _put_gauges(self, samples: Samples) -> None:

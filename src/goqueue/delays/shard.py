@@ -112,14 +112,15 @@ class DelayShard:
     def _on_active(self) -> None:
         """Wait for what is next, and let what waits for topics that are gone meanwhile go."""
         by_id = self._services.topics.catalogue.by_id
-        for topic_id in self.active().book.topics():
-            if UUID(bytes=topic_id) not in by_id:
-                self.forget_topic(topic_id)
+        if self.parts is not None:
+            for topic_id in self.parts.book.topics():
+                if UUID(bytes=topic_id) not in by_id:
+                    self.forget_topic(topic_id)
         self.arm()
 
     def dump(self) -> Iterator[StateEntry]:
         """Everything, as entries that would build it."""
-        return self.active().book.dump()
+        return iter(()) if self.parts is None else self.parts.book.dump()
 
     async def _messages_synced(self) -> None:
         await self.store.durable(self.store.ends())
@@ -137,9 +138,9 @@ class DelayShard:
             raise _unavailable()
         return self.parts
 
-    async def stop(self) -> None:
-        """Finish what is on its way, and keep what the next start needs."""
-        await self.halt()
+    async def close(self) -> None:
+        """Finish what is on its way, and keep what the next start needs, if this node leads."""
+        await self._idle()
         if self.parts is not None and self.state.is_active:
             try:
                 await self._ensure_handover(self.parts)
@@ -153,6 +154,9 @@ class DelayShard:
     async def halt(self) -> None:
         """Finish what is on its way, and begin nothing more."""
         self._is_stopping = True
+        await self._idle()
+
+    async def _idle(self) -> None:
         self._disarm()
         begun = [*self._aside] if self._round is None else [*self._aside, self._round]
         await asyncio.gather(*begun, return_exceptions=True)
@@ -161,7 +165,7 @@ class DelayShard:
 
     def forget_topic(self, topic_id: bytes) -> None:
         """A topic is gone, and with it what waits for it."""
-        if self.state.is_active and self.active().book.pending(topic_id):
+        if self.parts is not None and self.state.is_active and self.parts.book.pending(topic_id):
             self._spawn(partial(self._expire, topic_id))
 
     async def _expire(self, topic_id: bytes) -> None:

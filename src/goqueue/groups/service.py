@@ -6,8 +6,6 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import mmh3
-
 from goqueue.groups.member_memory import MemberMemory
 from goqueue.groups.messages import (
     JOINING_EPOCH,
@@ -24,9 +22,15 @@ from goqueue.groups.shard import GroupShard
 from goqueue.groups.streams.internal_topics import with_internal_topics
 from goqueue.groups.topics import TopicCatalogue, TopicInfo
 from goqueue.model import internal_topics
-from goqueue.model.errors import GroupError, InconsistentGroupProtocolError, TopicError
+from goqueue.model.errors import (
+    CoordinatorUnavailableError,
+    GroupError,
+    InconsistentGroupProtocolError,
+    TopicError,
+)
 from goqueue.model.lag import PartitionLag
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.state.coordinators import Family
 from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
@@ -89,8 +93,7 @@ class Groups:
         self._measures = measures
         self._traces = traces
         self.settings = settings
-        self._partition_count = partition_count
-        self._shards: dict[int, GroupShard] = {}
+        self._family = Family(OFFSETS_TOPIC, partition_count, self._new_shard)
         self._memory = MemberMemory(settings)
         self._catalogue = TopicCatalogue()
         self.is_queue_group: Callable[[str], bool] = lambda _: False
@@ -100,24 +103,20 @@ class Groups:
 
     async def start(self) -> None:
         """Make the internal topic if need be, and load every group that is stored in it."""
-        await self._changes.create_internal(OFFSETS_TOPIC, self._partition_count)
-        catalogue = self._changes.topics.catalogue
-        self._partition_count = catalogue.topic(OFFSETS_TOPIC).partition_count
-        for number in range(self._partition_count):
-            await self._open_shard(number)
+        await self._changes.create_internal(OFFSETS_TOPIC, self._family.partition_count)
+        await self._state_logs.coordinators.start(self._family)
 
     async def stop(self) -> None:
         """Send everyone away and keep the state."""
-        await asyncio.gather(*(shard.close() for shard in self._shards.values()))
+        await asyncio.gather(*(shard.close() for shard in self._family.opened()))
 
     def follow_settings(self, group_id: str) -> None:
         """Let a group follow its changed settings from its next event on."""
         self.coordinator(group_id).follow_settings(group_id)
 
-    async def _open_shard(self, number: int) -> None:
-        """This node leads a partition of the topic: load what is in it."""
+    def _new_shard(self, number: int) -> GroupShard:
         log = self._state_logs.log(OFFSETS_TOPIC, number, SnapshotKind.GROUPS)
-        shard = self._shards[number] = GroupShard(
+        return GroupShard(
             log,
             self.settings,
             self._memory,
@@ -128,7 +127,6 @@ class Groups:
             on_gone=self._on_gone,
             on_moved=self._on_moved,
         )
-        await shard.state.open(log.partition.leader_epoch)
 
     def _on_moved(self, moves: Sequence[OffsetMove]) -> None:
         """Offsets were committed: what lies between the old and the new one was consumed.
@@ -154,11 +152,16 @@ class Groups:
 
     def shard_number(self, group_id: str) -> int:
         """Which partition of the offsets topic holds the group."""
-        number: int = mmh3.hash(group_id, signed=False)
-        return number % self._partition_count
+        return self._family.number_of(group_id)
 
     def _shard_of(self, group_id: str) -> GroupShard:
-        return self._shards[self.shard_number(group_id)]
+        return self._shard(self.shard_number(group_id))
+
+    def _shard(self, number: int) -> GroupShard:
+        shard = self._family.shards.get(number)
+        if shard is None:
+            raise CoordinatorUnavailableError("this node does not coordinate the group; try again")
+        return shard
 
     def coordinator(self, group_id: str) -> GroupCoordinator:
         """The coordinator of a group, for reading.
@@ -170,12 +173,12 @@ class Groups:
 
     def coordinators(self) -> Iterator[GroupCoordinator]:
         """Every coordinator that has groups, for reading."""
-        return (shard.coordinator for shard in self._shards.values())
+        return (shard.coordinator for shard in self._family.opened())
 
     @property
     def snapshot_bytes(self) -> int:
         """The size of the newest snapshots of all groups."""
-        return sum(shard.state.log.snapshot_bytes for shard in self._shards.values())
+        return self._family.snapshot_bytes
 
     async def _ask(
         self,
@@ -322,7 +325,7 @@ class Groups:
             effects.reply(token, Done())
             return effects
 
-        await self._shards[number].submit(complete, Done)
+        await self._shard(number).submit(complete, Done)
 
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
@@ -344,5 +347,5 @@ class Groups:
 
     def forget_topic(self, name: str) -> None:
         """A topic is gone, and so is how far anyone has read it."""
-        for shard in self._shards.values():
+        for shard in self._family.shards.values():
             shard.forget_topic(name)

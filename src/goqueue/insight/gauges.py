@@ -11,7 +11,11 @@ from goqueue.groups.stats import LeaveReason
 from goqueue.insight.group_views import is_listed, shared_state
 from goqueue.insight.lag import group_lag
 from goqueue.metrics import names
-from goqueue.model.errors import GroupNotFoundError, UnknownTopicError
+from goqueue.model.errors import (
+    CoordinatorUnavailableError,
+    GroupNotFoundError,
+    UnknownTopicError,
+)
 from goqueue.queues.delivery.settings import Mode
 from goqueue.queues.views import queue_views
 from goqueue.storage.snapshot_kinds import SnapshotKind
@@ -66,7 +70,8 @@ class BrokerGauges:
         consumers = 0
         for coordinator in list(services.groups.coordinators()):
             for group in coordinator.list_groups():
-                with suppress(GroupNotFoundError):  # it is gone since it was listed
+                # It is gone since it was listed, or another node coordinates it.
+                with suppress(GroupNotFoundError, CoordinatorUnavailableError):
                     self._put_group(samples, coordinator, group)
                     consumers += group.member_count
                 yield

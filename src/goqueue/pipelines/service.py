@@ -7,6 +7,7 @@ told so, and read back at a start. Nothing in the broker depends on any of it.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -18,7 +19,7 @@ from goqueue.model.errors import (
     UnknownPipelineError,
 )
 from goqueue.model.pipeline_reports import PipelineFields, PipelineReport
-from goqueue.state.log import StateLog
+from goqueue.state.coordinators import Family
 from goqueue.state.serial import SerialShard
 from goqueue.storage.snapshot_kinds import SnapshotKind
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from goqueue.partitions.topic_changes import TopicChanges
     from goqueue.runtime.clock import Clock
-    from goqueue.state.log import StateEntry, StateLog
+    from goqueue.state.log import StateEntry
     from goqueue.state.logs import StateLogs
 
 _log = logging.getLogger(__name__)
@@ -62,11 +63,16 @@ class Pipelines:
         self, state_logs: StateLogs, changes: TopicChanges, clock: Clock, executor: Executor
     ) -> None:
         self._state_logs = state_logs
-        self._changes = changes
         self._clock = clock
         self._reports: dict[str, PipelineReport] = {}
         self._loading = self._reports
-        self._shard = SerialShard(self, self._log, executor, _unavailable)
+        self._shard = SerialShard(
+            self,
+            partial(changes.create_internal, PIPELINES_TOPIC, 1),
+            partial(state_logs.log, PIPELINES_TOPIC, 0, SnapshotKind.PIPELINES),
+            executor,
+            _unavailable,
+        )
         self._listening_since_ms = 0
         self.generation = 0
         """Counts changes of which pipelines there are, and of their states."""
@@ -74,16 +80,12 @@ class Pipelines:
     async def start(self) -> None:
         """Load what is stored."""
         self._listening_since_ms = self._clock.now_ms()
-        if PIPELINES_TOPIC in self._changes.topics.catalogue.by_name:
-            await self._shard.open()
+        family = Family(PIPELINES_TOPIC, 1, self._shard.made)
+        await self._state_logs.coordinators.start(family)
 
     async def stop(self) -> None:
         """Keep the reports for the next start."""
         await self._shard.close()
-
-    async def _log(self) -> StateLog:
-        await self._changes.create_internal(PIPELINES_TOPIC, 1)
-        return self._state_logs.log(PIPELINES_TOPIC, 0, SnapshotKind.PIPELINES)
 
     # --- Looking ---------------------------------------------------------------------------------
 

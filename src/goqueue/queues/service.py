@@ -7,7 +7,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-import mmh3
 import msgspec
 
 from goqueue.model import internal_topics
@@ -18,7 +17,6 @@ from goqueue.model.errors import (
     InvalidGroupIdError,
     NonEmptyGroupError,
     TooManyGroupsError,
-    TopicError,
 )
 from goqueue.model.limits import MAX_ID_CHARS
 from goqueue.model.topic_partition import TopicPartition
@@ -29,6 +27,7 @@ from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.queues.entries import QueueSource
 from goqueue.queues.shard import QueueShard
 from goqueue.queues.start import StartServices, reset_start, start_of
+from goqueue.state.coordinators import Family
 from goqueue.state.shard import ShardStatus
 from goqueue.storage.snapshot_kinds import SnapshotKind
 
@@ -75,41 +74,44 @@ class Queues:
 
     def __init__(self, services: QueueServices) -> None:
         self._services = services
-        self._shards: dict[int, QueueShard] = {}
+        self._family = Family(QUEUE_TOPIC, QUEUE_PARTITIONS, self._new_shard)
         self.now_ms = services.state_logs.clock.now_ms
         """The time by which leases, retries and sessions are counted."""
         self.on_dead: Callable[[QueueGroup], None] = lambda _group: None
         """Told of groups that may have dead messages; set by whoever moves them."""
         self._making = asyncio.Lock()
         self._waiters: dict[str, Waiters] = {}
-        self._partition_count = QUEUE_PARTITIONS
         self.max_groups = _MAX_GROUPS
 
     async def start(self) -> None:
         """Load every group that is stored."""
-        catalogue = self._services.topics.catalogue
-        if QUEUE_TOPIC not in catalogue.by_name:
-            return
-        self._partition_count = catalogue.topic(QUEUE_TOPIC).partition_count
-        for number in range(self._partition_count):
-            await self._open_shard(number)
+        await self._services.state_logs.coordinators.start(self._family)
 
     async def stop(self) -> None:
         """Keep the state, and let everyone who waits go."""
         for waiters in self._waiters.values():
             waiters.wake()
-        await asyncio.gather(*(shard.close() for shard in self._shards.values()))
+        await asyncio.gather(*(shard.close() for shard in self._family.opened()))
 
     # --- Finding ---------------------------------------------------------------------------------
 
     def find(self, group_id: str) -> QueueGroup | None:
-        """A queue group, if there is one of that name."""
-        shard = self._shards.get(self._shard_number(group_id))
-        return None if shard is None else shard.groups.get(group_id)
+        """A queue group, if there is one of that name.
+
+        Raises:
+            CoordinatorUnavailableError: another node knows.
+        """
+        shard = self._family.find(group_id)
+        if shard is not None and shard.state.is_open:
+            return shard.groups.get(group_id)
+        if QUEUE_TOPIC not in self._services.topics.catalogue.by_name:
+            return None
+        raise _led_elsewhere()
 
     def knows(self, group_id: str) -> bool:
-        """Whether there is a queue group of that name."""
-        return self.find(group_id) is not None
+        """Whether there is a queue group of that name, as far as this node knows."""
+        shard = self._family.find(group_id)
+        return shard is not None and group_id in shard.groups
 
     def shares(self, group_id: str) -> bool:
         """Whether its members share out messages rather than partitions."""
@@ -128,19 +130,20 @@ class Queues:
         return group
 
     def __iter__(self) -> Iterator[QueueGroup]:
-        return (group for shard in self._shards.values() for group in shard.groups.values())
+        return (each for shard in self._family.opened() for each in shard.groups.values())
 
     def reading(self, key: TopicIdPartition) -> list[QueueGroup]:
-        """The groups that read a partition."""
-        return [group for group in self if key in group.queues]
+        """The groups that read a partition, also those that another node coordinates by now."""
+        shards = self._family.shards.values()
+        return [each for shard in shards for each in shard.groups.values() if key in each.queues]
 
     def shard_of(self, group: QueueGroup) -> QueueShard:
         """The shard that keeps a group."""
-        return self._shards[self._shard_number(group.group_id)]
+        return self._family.shards[self._family.number_of(group.group_id)]
 
     async def ready(self) -> None:
         """Wait while groups are being built, except those whose log refuses changes."""
-        for shard in self._shards.values():
+        for shard in self._family.opened():
             if shard.state.status is not ShardStatus.ACTIVE:
                 with suppress(CoordinatorUnavailableError):
                     await shard.state.active()
@@ -152,26 +155,22 @@ class Queues:
     @property
     def snapshot_bytes(self) -> int:
         """The size of the newest snapshots of all groups."""
-        return sum(shard.state.log.snapshot_bytes for shard in self._shards.values())
-
-    def _shard_number(self, group_id: str) -> int:
-        number: int = mmh3.hash(group_id, signed=False)
-        return number % self._partition_count
+        return self._family.snapshot_bytes
 
     async def _shard(self, group_id: str) -> QueueShard:
         """The shard of a group, made with the topic that it lives in where it is not there."""
         async with self._making:
-            await self._services.create_internal_topic(QUEUE_TOPIC, self._partition_count)
-            number = self._shard_number(group_id)
-            shard = self._shards.get(number) or await self._open_shard(number)
+            await self._services.create_internal_topic(QUEUE_TOPIC, QUEUE_PARTITIONS)
+        shard = self._family.find(group_id)
+        if shard is None:
+            raise _led_elsewhere()
         await shard.state.active()
         return shard
 
-    async def _open_shard(self, number: int) -> QueueShard:
-        """This node leads a partition of the topic: load what is in it."""
+    def _new_shard(self, number: int) -> QueueShard:
         services = self._services
         log = services.state_logs.change_log(QUEUE_TOPIC, number, SnapshotKind.QUEUES)
-        shard = QueueShard(
+        return QueueShard(
             log,
             self._source,
             self.now_ms,
@@ -181,9 +180,6 @@ class Queues:
             on_timeout=self._on_timeout,
             on_gone=services.queue_traces.member_gone,
         )
-        await shard.state.open(log.partition.leader_epoch)
-        self._shards[number] = shard
-        return shard
 
     def _on_lost(self, place: str, detail: str) -> None:
         self._services.damage.note(DamageKind.STATE, place, detail, hash(detail))
@@ -194,13 +190,11 @@ class Queues:
 
     def partition(self, key: TopicIdPartition) -> Partition | None:
         """The partition of a queue, if it is still there."""
-        topic = self._services.topics.catalogue.by_id.get(key[0])
-        if topic is None:
-            return None
-        try:
-            return self._services.partitions.partition(TopicPartition(topic.name, key[1]))
-        except TopicError:
-            return None
+        services, (topic_id, number) = self._services, key
+        topic = services.topics.catalogue.by_id.get(topic_id)
+        return (
+            None if topic is None else services.partitions.find(TopicPartition(topic.name, number))
+        )
 
     def _on_change(self, group: QueueGroup) -> None:
         """Time has changed something in a group."""
@@ -394,3 +388,7 @@ class Queues:
         """Take back what a member has, and hand it to others at once."""
         if await self.shard_of(group).release_member(group, member_id, self.now_ms()):
             self._on_change(group)
+
+
+def _led_elsewhere() -> CoordinatorUnavailableError:
+    return CoordinatorUnavailableError("this node does not coordinate the group; try again")

@@ -214,6 +214,8 @@ class QueueShard:
     async def tick(self) -> None:
         """Let time do its work: sessions end, leases run out, waiting is over."""
         now_ms = self._now_ms()
+        if not self.state.is_open:
+            return
         if not self.state.is_active:
             self.state.look()
             self.wake_at(now_ms + round(RETRY_S * 1000))
@@ -264,9 +266,10 @@ class QueueShard:
         return operations
 
     async def close(self) -> None:
-        """Keep the state for the next start."""
+        """Keep the state for the next start, if this node still leads it."""
         if self._timer is not None:
             self._timer.cancel()
+        self._timer = self._wakes_at_ms = None
         await self.state.save()
         await self.state.close()
 

@@ -5,6 +5,7 @@ Changes come one after the other. Whoever asks while one is being stored sees wh
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from goqueue.model import internal_topics
@@ -13,6 +14,7 @@ from goqueue.partitions.damage import DamageKind
 from goqueue.runtime.tasks import in_thread
 from goqueue.schemas.process import REGISTRY_LIMITS, SchemaProcess
 from goqueue.schemas.registry import Registry
+from goqueue.state.coordinators import Family
 from goqueue.state.serial import SerialShard
 from goqueue.storage.snapshot_kinds import SnapshotKind
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from goqueue.partitions.damage import DamageReports
     from goqueue.schemas.registry import Decided
-    from goqueue.state.log import StateEntry, StateLog
+    from goqueue.state.log import StateEntry
     from goqueue.state.logs import StateLogs
     from goqueue.topics.catalogue import Topics
 
@@ -54,21 +56,24 @@ class Schemas:
         self._engine = SchemaProcess(REGISTRY_LIMITS)
         self.registry = Registry(self._engine)
         self._loading = self.registry
-        self._shard = SerialShard(self, self._log, services.executor, _unavailable)
+        self._shard = SerialShard(
+            self,
+            partial(services.create_internal_topic, SCHEMAS_TOPIC, 1),
+            partial(services.state_logs.log, SCHEMAS_TOPIC, 0, SnapshotKind.SCHEMAS),
+            services.executor,
+            _unavailable,
+        )
 
     async def start(self) -> None:
         """Load what is stored."""
-        if SCHEMAS_TOPIC in self._services.topics.catalogue.by_name:
-            await self._shard.open()
+        await self._services.state_logs.coordinators.start(
+            Family(SCHEMAS_TOPIC, 1, self._shard.made)
+        )
 
     async def stop(self) -> None:
         """Keep the state for the next start."""
         await self._shard.close()
         await in_thread(self._services.executor, self._engine.close)
-
-    async def _log(self) -> StateLog:
-        await self._services.create_internal_topic(SCHEMAS_TOPIC, 1)
-        return self._services.state_logs.log(SCHEMAS_TOPIC, 0, SnapshotKind.SCHEMAS)
 
     @property
     def snapshot_bytes(self) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.state.change_log import ChangeLog
 from goqueue.state.clock import StateClock
+from goqueue.state.coordinators import Coordinators
 from goqueue.state.log import StateLog
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Bytes, Disk
     from goqueue.storage.snapshot_kinds import SnapshotKind
+    from goqueue.topics.catalogue import Topics
 
 _L = TypeVar("_L", bound=StateLog)
 
@@ -40,8 +42,8 @@ class CoordinatedPartition:
 
     @property
     def leader_epoch(self) -> int:
-        """In which epoch it is led here."""
-        return self._partition.leader_epoch
+        """In which epoch it is led here; -1 when it is not."""
+        return self._partition.leader_epoch if self._partition.is_leading else -1
 
     @property
     def log_start(self) -> int:
@@ -78,13 +80,20 @@ class StateLogs:
     """Makes the logs for the coordinators that open them, and holds the clock of all of these."""
 
     def __init__(
-        self, partitions: Partitions, disk: Disk, clock: Clock, measures: Measures
+        self,
+        partitions: Partitions,
+        topics: Topics,
+        disk: Disk,
+        clock: Clock,
+        measures: Measures,
     ) -> None:
         self._partitions = partitions
         self._disk = disk
         self._clock = clock
         self._measures = measures
         self.clock = StateClock(clock)
+        self.coordinators = Coordinators(partitions, topics)
+        """Opens and closes their shards."""
 
     def partition(self, topic: str, number: int) -> CoordinatedPartition:
         """A partition of an internal topic, which is there."""

@@ -23,7 +23,7 @@ class Appended(Protocol):
 
 
 class StatePartition(Protocol):
-    """A partition that this node leads."""
+    """A partition of an internal topic."""
 
     @property
     def name(self) -> str:
@@ -35,7 +35,7 @@ class StatePartition(Protocol):
 
     @property
     def leader_epoch(self) -> int:
-        """In which epoch it is led here."""
+        """In which epoch it is led here; -1 when it is not."""
 
     @property
     def log_start(self) -> int:

@@ -7,7 +7,7 @@ first change: a broker that never has one has no topic for it.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from goqueue.model.errors import StorageError
 from goqueue.runtime.tasks import in_thread
@@ -49,16 +49,18 @@ class SerialShard:
     def __init__(
         self,
         machine: SerialMachine,
-        make_log: Callable[[], Awaitable[StateLog]],
+        make_topic: Callable[[], Awaitable[None]],
+        make_log: Callable[[], StateLog],
         executor: Executor,
         refusal: Callable[[], GoQueueError],
     ) -> None:
-        """Keep `machine` in the log that `make_log` finds or makes."""
+        """Keep `machine` in the log of the one partition of a topic."""
         self._machine = machine
+        self._make_topic = make_topic
         self._make_log = make_log
         self._executor = executor
         self._refusal = refusal
-        self._shard: StateShard | None = None
+        self._state: StateShard | None = None
         self._turn = asyncio.Lock()
         self._changes: set[asyncio.Task[Any]] = set()
         """Under way; as many as there are requests for them."""
@@ -66,23 +68,27 @@ class SerialShard:
     @property
     def snapshot_bytes(self) -> int:
         """The size of the newest snapshot."""
-        return 0 if self._shard is None else self._shard.log.snapshot_bytes
+        return 0 if self._state is None else self._state.log.snapshot_bytes
 
-    async def open(self) -> StateShard:
-        """The shard, loaded; it is opened with the leadership of its partition."""
-        if self._shard is None:
-            log = await self._make_log()
-            self._shard = StateShard(log, self._machine, self._executor, self._refusal)
-            await self._shard.open(log.partition.leader_epoch)
-        return self._shard
+    def made(self, _number: int) -> Self:
+        """Itself, once this node leads the partition; see `Family`."""
+        self._state = StateShard(self._make_log(), self._machine, self._executor, self._refusal)
+        return self
+
+    @property
+    def state(self) -> StateShard:
+        """The state; raises the refusal while this node has never led its partition."""
+        if self._state is None:
+            raise self._refusal()
+        return self._state
 
     async def close(self) -> None:
         """Let changes that are under way end, and keep the state for the next start."""
         await asyncio.gather(*self._changes, return_exceptions=True)
         async with self._turn:
-            if self._shard is not None:
-                await self._shard.save()
-                await self._shard.close()
+            if self._state is not None:
+                await self._state.save()
+                await self._state.close()
 
     async def ask(self, question: Callable[[], _T]) -> _T:
         """Answer something that takes a while, in a thread; nothing changes meanwhile."""
@@ -106,17 +112,21 @@ class SerialShard:
             decision = await decide()
             if not decision.entries:
                 return decision.result
-            shard = await self.open()
+            if self._state is None:
+                await self._make_topic()
+            state = self.state
+            generation = state.generation
             try:
-                end = shard.append(decision.entries)
+                end = state.append(decision.entries)
             except StorageError as error:
-                raise shard.failed(error) from error
-            await shard.committed(end)
-            self._machine.apply(decision.entries)
-            if (saving := shard.save_if_due()) is not None:
+                raise state.failed(error) from error
+            await state.committed(end)
+            if state.generation == generation:  # or a replay has found it in the log
+                self._machine.apply(decision.entries)
+            if (saving := state.save_if_due()) is not None:
                 await saving
             return decision.result
 
     async def _loaded(self) -> None:
-        if self._shard is not None:
-            await self._shard.active()
+        if self._state is not None:
+            await self._state.active()

@@ -130,6 +130,7 @@ class StateShard:
             self._loading.cancel()
             await asyncio.wait((self._loading,))
             self._loading = None
+            self._refuse()
         if self._sending is not None:
             await self._sending
         if self._saving is not None:
@@ -149,12 +150,22 @@ class StateShard:
     @property
     def is_active(self) -> bool:
         """Whether what happens now can be stored."""
-        return self.status is ShardStatus.ACTIVE and self.log.partition.failure is None
+        partition = self.log.partition
+        return (
+            self.status is ShardStatus.ACTIVE
+            and partition.failure is None
+            and partition.leader_epoch == self.epoch
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this node leads the partition; the state may be being built."""
+        return self.status is not ShardStatus.CLOSED
 
     @property
     def is_built(self) -> bool:
         """Whether the state is whole, to be read at least."""
-        return self._loading is None and self.status is not ShardStatus.CLOSED
+        return self._loading is None and self.is_open
 
     async def active(self) -> None:
         """Return when the shard may act; raises the refusal when it may not for a while."""
@@ -205,14 +216,18 @@ class StateShard:
             self._machine.loaded(self.log.lost_count)
         finally:
             self._loading = None
-        refused, self._refused = self._refused, []
-        for send in refused:
-            send(self.refusal())
+        self._refuse()
         if self.log.partition.failure is not None:
             self.look()  # the state is what the log says; to change it must wait
             return
         self.status = ShardStatus.ACTIVE
         self._on_active()
+
+    def _refuse(self) -> None:
+        """Tell those whose changes are not stored that they are not."""
+        refused, self._refused = self._refused, []
+        for send in refused:
+            send(self.refusal())
 
     async def _replay_slices(self, end: int | None) -> None:
         slices = self.log.slices(end)

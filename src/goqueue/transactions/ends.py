@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from goqueue.groups.service import OFFSETS_TOPIC
-from goqueue.model.errors import GoQueueError, TopicError
+from goqueue.model.errors import GoQueueError, NotLeaderError, TopicError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.transactions.states import TransactionState
@@ -103,6 +103,8 @@ class TransactionEnds:
     ) -> None:
         try:
             partition = self._partitions.partition(place)
+        except NotLeaderError:
+            raise
         except TopicError:
             return  # it was deleted meanwhile, with everything in it
         if partition.sequences.epoch_of(ending.identity.producer_id) > ending.identity.epoch:
@@ -126,6 +128,8 @@ class TransactionEnds:
         """
         count = 0
         for partition in self._partitions:
+            if not partition.is_leading:
+                continue
             for producer_id in partition.transactions.open_producers():
                 known = by_producer.get(producer_id)
                 if known is not None and known.state.is_open and partition.id in known.partitions:

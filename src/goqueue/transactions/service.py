@@ -7,13 +7,16 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import mmh3
-
 from goqueue.groups.service import OFFSETS_TOPIC
 from goqueue.model import internal_topics
-from goqueue.model.errors import ConcurrentTransactionsError, UnknownProducerError
+from goqueue.model.errors import (
+    ConcurrentTransactionsError,
+    TransactionCoordinatorUnavailableError,
+    UnknownProducerError,
+)
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.runtime.tasks import PeriodicTasks
+from goqueue.state.coordinators import Family
 from goqueue.storage.snapshot_kinds import SnapshotKind
 from goqueue.transactions.atomic_commit import SeriesCoordinator
 from goqueue.transactions.registry import EVERYTHING, verify
@@ -83,8 +86,7 @@ class Transactions:
         self._ends = ends
         self._measures = measures
         self.settings = settings
-        self._partition_count = partition_count
-        self._shards: dict[int, TransactionShard] = {}
+        self._family = Family(TRANSACTIONS_TOPIC, partition_count, self._new_shard)
         self._by_producer: dict[int, Transaction] = {}
         self._tasks = PeriodicTasks()
         self._opening = asyncio.Lock()
@@ -94,8 +96,7 @@ class Transactions:
 
     async def start(self) -> None:
         """Load every transaction that is stored, and carry out what was decided before."""
-        if TRANSACTIONS_TOPIC in self._changes.topics.catalogue.by_name:
-            await self._ensure_open()
+        await self._state_logs.coordinators.start(self._family)
         self._ends.repair(
             self._by_producer, lambda each: self._shard_of(each.transactional_id).has_lost_entries
         )
@@ -105,41 +106,31 @@ class Transactions:
     async def stop(self) -> None:
         """Keep the state. What is open stays open, what is decided is ended by the next start."""
         await self._tasks.stop()
-        for shard in self._shards.values():
-            await shard.state.save()
-            await shard.state.close()
+        for shard in self._family.opened():
+            await shard.close()
 
     async def _ensure_open(self) -> None:
         """Make the topic for the first transactional id: most brokers never have one."""
         async with self._opening:
-            if self._shards:
-                return
-            await self._changes.create_internal(TRANSACTIONS_TOPIC, self._partition_count)
-            topic = self._changes.topics.catalogue.topic(TRANSACTIONS_TOPIC)
-            self._partition_count = topic.partition_count
-            # All at once: whoever asks meanwhile finds every shard, or none.
-            self._shards = {
-                number: await self._open_shard(number) for number in range(topic.partition_count)
-            }
+            await self._changes.create_internal(TRANSACTIONS_TOPIC, self._family.partition_count)
 
-    async def _open_shard(self, number: int) -> TransactionShard:
-        """This node leads a partition of the topic: load what is in it."""
+    def _new_shard(self, number: int) -> TransactionShard:
         log = self._state_logs.log(TRANSACTIONS_TOPIC, number, SnapshotKind.TRANSACTIONS)
-        shard = TransactionShard(
+        return TransactionShard(
             log, self._new_coordinator, self._by_producer, self.now_ms, self._executor
         )
-        await shard.state.open(log.partition.leader_epoch)
-        return shard
 
     def _new_coordinator(self) -> SeriesCoordinator:
         return SeriesCoordinator(self.settings, {}, _new_transaction_id)
 
     def _shard_of(self, transactional_id: str) -> TransactionShard:
-        """The shard of an id. Raises `UnknownProducerError` before there are any ids."""
-        if not self._shards:
+        """The shard of an id. Raises like `_decide`, if there are no ids or another node has it."""
+        shard = self._family.find(series_of(transactional_id))
+        if shard is not None:
+            return shard
+        if TRANSACTIONS_TOPIC not in self._changes.topics.catalogue.by_name:
             raise UnknownProducerError(f"no producer has been initialised for {transactional_id!r}")
-        number: int = mmh3.hash(series_of(transactional_id), signed=False)
-        return self._shards[number % self._partition_count]
+        raise TransactionCoordinatorUnavailableError("this node does not coordinate it; try again")
 
     async def _decide(
         self, transactional_id: str, event: Callable[[SeriesCoordinator, Effects], _R]
@@ -185,7 +176,10 @@ class Transactions:
     ) -> _I:
         """Let the coordinator of an id decide who its producer is; it may use a fresh id."""
         # Before the event, since nothing may be awaited in it; as a rule an id is reserved.
+        state = self._shard_of(transactional_id).state
+        await state.active()
         fresh_id = await self._producer_ids.peek()
+        state.check()  # nothing may be awaited from here on, or others get the same id
 
         def decide(core: SeriesCoordinator, out: Effects) -> _I:
             identity = event(core, out, fresh_id)
@@ -345,10 +339,12 @@ class Transactions:
     # --- Looking ---------------------------------------------------------------------------------
 
     def describe(self, transactional_id: str) -> TransactionView:
-        """One id. Raises `UnknownTransactionalIdError`."""
-        for shard in self._shards.values():
-            if transactional_id in shard.coordinator.by_id:
-                return shard.coordinator.describe(transactional_id)
+        """One id. Raises `UnknownTransactionalIdError`, or the refusal if another node has it."""
+        for coordinator in self.coordinators():
+            if transactional_id in coordinator.by_id:
+                return coordinator.describe(transactional_id)
+        if self._family.shards and not (state := self._shard_of(transactional_id).state).is_open:
+            raise state.refusal()
         return self._new_coordinator().describe(transactional_id)
 
     def list(self, wanted: TransactionFilter = EVERYTHING) -> list[TransactionView]:
@@ -358,28 +354,28 @@ class Transactions:
 
     def coordinators(self) -> Iterator[SeriesCoordinator]:
         """Every coordinator that has ids, for reading."""
-        return (shard.coordinator for shard in self._shards.values())
+        return (shard.coordinator for shard in self._family.opened())
 
     @property
     def snapshot_bytes(self) -> int:
         """The size of the newest snapshots of all coordinators."""
-        return sum(shard.state.log.snapshot_bytes for shard in self._shards.values())
+        return self._family.snapshot_bytes
 
     @property
     def records_since_snapshot(self) -> int:
         """What a start would have to replay."""
-        return sum(shard.state.log.records_since_snapshot for shard in self._shards.values())
+        return sum(shard.state.log.records_since_snapshot for shard in self._family.opened())
 
     @property
     def log_bytes(self) -> int:
         """The size of the logs of all coordinators."""
-        return sum(shard.state.log.partition.size_bytes for shard in self._shards.values())
+        return sum(shard.state.log.partition.size_bytes for shard in self._family.opened())
 
     # --- Time ------------------------------------------------------------------------------------
 
     async def check(self) -> None:
         """Abort what took too long, forget old ids, and end what could not be ended before."""
-        for shard in tuple(self._shards.values()):
+        for shard in self._family.opened():
             await shard.state.active()
             _, out = shard.perform(lambda core, out: core.tick(self.now_ms(), out))
             for ending in out.endings:
@@ -391,7 +387,7 @@ class Transactions:
         await self._finish_decided()
 
     async def _finish_decided(self) -> None:
-        for shard in tuple(self._shards.values()):
+        for shard in self._family.opened():
             await self._ends.finish_all(shard, self.now_ms)
 
 

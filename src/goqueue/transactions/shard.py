@@ -66,6 +66,11 @@ class TransactionShard:
         """Everything, as entries that would build it."""
         return self.coordinator.dump()
 
+    async def close(self) -> None:
+        """Keep the state for the next start, if this node still leads it."""
+        await self.state.save()
+        await self.state.close()
+
     @property
     def has_lost_entries(self) -> bool:
         """Whether something that was stored is damaged."""

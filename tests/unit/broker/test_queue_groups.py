@@ -505,7 +505,7 @@ def test_nothing_is_handed_out_that_could_not_be_stored(tmp_path: Path) -> None:
                 await poll(broker, member)
             with pytest.raises(CoordinatorUnavailableError):
                 await settle(broker, taken)
-            number = broker.queues._shard_number("g")
+            number = broker.queues._family.number_of("g")
             await broker.partitions.partition(TopicPartition(QUEUE_TOPIC, number)).recover()
             assert offsets(await poll(broker, member)) == [1]
             assert await settle(broker, taken) == [None]

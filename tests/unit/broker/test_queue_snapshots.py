@@ -33,7 +33,7 @@ SETTINGS = QueueSettings(was_joined=True, max_unacked=10_000, max_deliveries=3)
 
 
 def partition_of(broker: Broker) -> Partition:
-    number = broker.queues._shard_number("g")
+    number = broker.queues._family.number_of("g")
     return broker.partitions.partition(TopicPartition(QUEUE_TOPIC, number))
 
 
@@ -70,7 +70,7 @@ def all_known(shard: QueueShard) -> dict[str, Any]:
 
 async def rebuilt(broker: Broker) -> dict[str, Any]:
     """What another leader builds from the log."""
-    number = broker.queues._shard_number("g")
+    number = broker.queues._family.number_of("g")
     log = broker.state_logs.change_log(QUEUE_TOPIC, number, SnapshotKind.QUEUES)
     lost: list[str] = []
     shard = QueueShard(
@@ -139,7 +139,7 @@ def test_a_snapshot_in_the_log_is_enough_whatever_happens_while_it_is_made(
             for topic in TOPICS:
                 await broker.create_topic(topic, 1)
                 publish(broker, topic, *(b"x" for _ in range(MESSAGES)))
-            number_of = broker.queues._shard_number
+            number_of = broker.queues._family.number_of
             together = [n for n in map(str, range(200)) if number_of(n) == number_of("g")]
             names = ["g", *together[:3]]
             await broker.queues.open("g", SETTINGS)

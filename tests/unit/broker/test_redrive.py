@@ -142,7 +142,7 @@ def test_a_disk_that_refuses_keeps_the_letters(tmp_path: Path, skip: int) -> Non
             failed = await redrive(broker)
             assert failed.state is RedriveState.FAILED
             assert failed.error
-            shard = broker.queues._shard_number(REDRIVE_GROUP)
+            shard = broker.queues._family.number_of(REDRIVE_GROUP)
             for place in (TopicPartition("t", 0), TopicPartition(QUEUE_TOPIC, shard)):
                 partition = broker.partitions.partition(place)
                 if partition.failure is not None:

@@ -147,3 +147,12 @@ def test_a_line_that_only_hears_of_takes_knows_what_is_left():
     follower.check_invariants()
     assert follower.ready(20, 100)[NORMAL] == 17
     assert follower.choose(window, NORMAL, 100, 20) == [(0, 5), (8, 20)]
+
+
+def test_what_was_reserved_before_others_were_handed_out_is_offered_after_a_replay():
+    """A replay learns of messages that were handed out, not of those reserved before them."""
+    line, window = line_of([2] * 120)
+    window.add_lease(1, Lease("ann", 0, 0, []))
+    window.take(10, 20, 1, array("Q", bytes(80)))
+    line.taken(window, NORMAL, 10, 20)
+    assert take(line, window, NORMAL, 15, 120) == [*range(10), *range(20, 25)]

@@ -153,8 +153,15 @@ class Line:
             self._ahead[lane] = 0
 
     def taken(self, window: Window, lane: int, first: int, end: int) -> None:
-        """Messages of a lane were handed out. For whoever chose them, this is nothing new."""
-        if self._cursors[lane] < end:
+        """Messages of a lane were handed out. For whoever chose them, this is nothing new.
+
+        For a replay it may be: what lies before them was reserved by somebody who got nothing.
+        """
+        cursor = self._cursors[lane]
+        if cursor < end:
+            for run in self._lanes.runs(lane, max(cursor, window.start), first):
+                for part in window.in_state(*run, MessageState.AVAILABLE):
+                    self._push(lane, *part)
             self._cursors[lane] = end
             self._count_anew((lane,))
         back = self._back[lane]
