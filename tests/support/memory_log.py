@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 from goqueue.model.errors import InvariantError, LogFailedError
 from goqueue.records import decode_rows
 from goqueue.records.batch import peek, stamp, walk
+from goqueue.storage.append_log import Appended
 from goqueue.storage.compaction.cleanable import Cleanable, CompactionStats
 from goqueue.storage.config import Fsync
 from goqueue.storage.epochs import LeaderEpochs
-from goqueue.storage.log import Appended
 from goqueue.storage.lookup import TimestampHit
 from goqueue.storage.recovery import RecoveryReport
 from goqueue.storage.region import Region

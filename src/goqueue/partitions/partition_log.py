@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from goqueue.model.errors import DamagedRangeError, DiskError
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.disk import Bytes
+    from goqueue.storage.append_log import Appended
     from goqueue.storage.compaction.cleanable import Cleanable, CompactionLimits, CompactionStats
     from goqueue.storage.config import LogConfig
     from goqueue.storage.epochs import LeaderEpochs
-    from goqueue.storage.log import Appended
     from goqueue.storage.lookup import TimestampHit
     from goqueue.storage.recovery import RecoveryReport
     from goqueue.storage.region import Chunk, Region
@@ -88,7 +88,7 @@ class PartitionLog(Protocol):
     # --- Appending -------------------------------------------------------------------------------
 
     def append(self, batches: Bytes, leader_epoch: int = 0, *, checked: bool = False) -> Appended:
-        """Give whole batches their offsets and store them, all or none. See `Log.append`."""
+        """Give whole batches their offsets and store them, all or none. See `AppendLog.append`."""
 
     def flush_soon(self) -> None:
         """Arrange, without waiting, for what was just appended to be flushed in time."""
@@ -109,7 +109,7 @@ class PartitionLog(Protocol):
     # --- Reading: any thread ---------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, *, until: int | None = None) -> Region | None:
-        """The stretch of batches that begins with the one holding `offset`. See `Log.read`."""
+        """The batches from the one that holds `offset` on. See `AppendLog.read`."""
 
     def chunks(
         self,

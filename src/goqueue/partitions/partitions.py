@@ -17,7 +17,7 @@ from goqueue.model.limits import MAX_LOGS_AWAITING_FLUSH
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.opening import open_on_disk
 from goqueue.partitions.partition import Partition
-from goqueue.partitions.role import ABSENT
+from goqueue.partitions.replica import ABSENT
 from goqueue.runtime.tasks import in_thread
 from goqueue.storage.checkpoints.book import CheckpointBook
 from goqueue.storage.disk_log import LogHost
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from goqueue.partitions.due_marks import MaintenanceMarks
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.opening import OpenedLog
-    from goqueue.partitions.role import Role
+    from goqueue.partitions.replica import Role
     from goqueue.runtime.clock import Clock
     from goqueue.storage.checkpoints.summary import LogSummary
     from goqueue.storage.shared_files import SharedFiles

@@ -46,37 +46,32 @@ class Waiter:
             self._future.set_result(woken)
 
 
-class Waiters:
+class Waiters(dict[Waiter, None]):
     """The readers that wait at one partition or group, told in the order in which they came.
 
     Whoever takes messages away from others, as members of queue groups do, takes its turn so: one
     that asks again at once stands behind those that were waiting.
     """
 
-    __slots__ = ("_waiters",)
-
-    def __init__(self) -> None:
-        self._waiters: dict[Waiter, None] = {}
+    __slots__ = ()
 
     def add(self, waiter: Waiter) -> None:
         """Tell this reader of every append from now on."""
-        self._waiters[waiter] = None
+        self[waiter] = None
 
     def discard(self, waiter: Waiter) -> None:
         """Tell it no more."""
-        self._waiters.pop(waiter, None)
+        self.pop(waiter, None)
 
     def tell(self, size_bytes: int | None) -> None:
         """Tell every reader that this many more bytes can be read; None: nobody has counted."""
-        if not self._waiters:
-            return
         if size_bytes is None:
             self.wake()
             return
-        for waiter in tuple(self._waiters):
+        for waiter in tuple(self):
             waiter.offer(size_bytes)
 
     def wake(self) -> None:
         """End every wait."""
-        for waiter in tuple(self._waiters):
+        for waiter in tuple(self):
             waiter.wake()

@@ -1,293 +1,35 @@
-"""The log of one partition: append batches, read them by offset or by time, for ever in order.
+"""The log of one partition on the disk: all that is done to it beside appending and reading.
 
-One writer: everything that changes the log is called from one thread. Reads may be planned and
-loaded from any thread while the writer runs; they look at an immutable list of segments and at
-bytes that were complete before their size was told.
-
-Durability: `append` puts bytes into the operating system's cache, where they outlive this process.
-A flush puts them on the disk, where they outlive the machine. Which of the two a publisher waits
-for is the policy in `goqueue.storage.flushing.flusher`.
+Batches are found by time, the oldest are removed, a failed log is recovered, and the whole is
+closed or deleted. Whatever is slow here happens at once; `goqueue.storage.disk_log` does the same
+in threads.
 """
 
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from goqueue.model.errors import (
-    DamagedRangeError,
     DiskError,
     DiskFullError,
     InvariantError,
-    LogClosedError,
-    LogFailedError,
-    MalformedBatchError,
-    OffsetGapError,
 )
-from goqueue.records.batch import LENGTH_PREFIX_BYTES, BatchInfo, peek, stamp, validate, walk
-from goqueue.runtime.clock import SystemClock
 from goqueue.storage import lookup
-from goqueue.storage.config import LogConfig
+from goqueue.storage.append_log import AppendLog
 from goqueue.storage.removal import Removal
 from goqueue.storage.retention import expired_count, is_aged, newest_ms
-from goqueue.storage.shared_files import SharedFiles
-from goqueue.storage.store import SegmentStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Iterator
 
-    from goqueue.runtime.clock import Clock
-    from goqueue.runtime.disk import Bytes, Disk
     from goqueue.storage.checkpoints.summary import LogSummary
-    from goqueue.storage.epochs import LeaderEpochs
-    from goqueue.storage.flushing.plan import FlushPlan
     from goqueue.storage.lookup import TimestampHit
-    from goqueue.storage.recovery import RecoveryReport
-    from goqueue.storage.region import Chunk, Region
-    from goqueue.storage.segments import Segments
-    from goqueue.storage.stats import StoreStats
 
 
-def _nobody() -> None:
-    """Tell nobody."""
-
-
-class Appended(NamedTuple):
-    """Where an append went: offsets from `first_offset` up to, not including, `end_offset`."""
-
-    first_offset: int
-    end_offset: int
-
-
-class Log:
-    """A partition's batches on disk.
-
-    Watermarks, each only ever moving forward (`truncate_to` on a follower excepted):
-
-    - `start_offset`: the first readable record; moved by retention and record deletion.
-    - `flushed_offset`: everything below is on the disk; moved by a finished flush.
-    - `end_offset`: the next offset to be given; moved by an append, after its bytes are written.
-
-    `start_offset <= end_offset` and `flushed_offset <= end_offset` always hold.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        config: LogConfig | None = None,
-        *,
-        disk: Disk | None = None,
-        clock: Clock | None = None,
-        shared: SharedFiles | None = None,
-        summary: LogSummary | None = None,
-    ) -> None:
-        """Open the log in `folder`, recovering it first; `recovery` tells what that took.
-
-        Args:
-            folder: Where its files are; it is made with the first append.
-            config: How the log is kept.
-            disk: For a log that shares nothing with others; the machine's if left out.
-            clock: What says how old segments are.
-            shared: What the logs of this process share, with the disk in it.
-            summary: What an earlier process knew of the log, if that was kept elsewhere.
-        """
-        self.config = config or LogConfig()
-        self._clock = clock or SystemClock()
-        self._failure: DiskError | None = None
-        self._closed = False
-        self.on_failure: Callable[[], None] = _nobody
-        """Called when a write or a sync fails, and the log refuses appends from then on."""
-        shared = shared or SharedFiles(disk)
-        self._store = SegmentStore(folder, self.config, shared, self._clock, summary)
-        if not self.recovery.clean or self._store.needs_checkpoint:
-            with suppress(DiskFullError):  # then it is failed: it can be read and trimmed
-                self.flush(checkpoint=True)
-
-    # --- What there is ---------------------------------------------------------------------------
-
-    @property
-    def folder(self) -> Path:
-        """Where the log's files are."""
-        return self._store.folder
-
-    @property
-    def start_offset(self) -> int:
-        """The first readable record."""
-        return self._store.checkpoint.log_start
-
-    @property
-    def flushed_offset(self) -> int:
-        """Everything below is on the disk."""
-        return self._store.flushed_offset
-
-    @property
-    def end_offset(self) -> int:
-        """The next offset to be given."""
-        return self._store.end_offset
-
-    @property
-    def size_bytes(self) -> int:
-        """All readable bytes."""
-        return self._store.segments.size_bytes
-
-    @property
-    def store(self) -> SegmentStore:
-        """The files; for compaction and for maintenance."""
-        return self._store
-
-    @property
-    def segments(self) -> Segments:
-        """The segments as they are now."""
-        return self._store.segments
-
-    @property
-    def epochs(self) -> LeaderEpochs:
-        """Which leader wrote which offsets."""
-        return self._store.epochs
-
-    @property
-    def recovery(self) -> RecoveryReport:
-        """What the last recovery found and did."""
-        return self._store.report
-
-    @property
-    def opened_from(self) -> LogSummary | None:
-        """The summary that spared the last recovery some work, if there was one."""
-        return self._store.opened_from
-
-    @property
-    def stats(self) -> StoreStats:
-        """What has happened since the log was opened."""
-        return self._store.stats
-
-    @property
-    def failure(self) -> DiskError | None:
-        """Why the log refuses appends, if it does."""
-        return self._failure
-
-    def configure(self, config: LogConfig) -> None:
-        """Follow other settings from now on; segments keep the size they were made with."""
-        self.config = config
-        self._store.config = config
-
-    # --- Appending -------------------------------------------------------------------------------
-
-    def append(self, batches: Bytes, leader_epoch: int = 0, *, checked: bool = False) -> Appended:
-        """Give whole batches their offsets and write them, all or none.
-
-        A writable buffer is stamped in place, any other is copied first. The batches are in the
-        operating system's cache when this returns: readers see them, and a killed process does not
-        take them along. Nothing is on the disk yet. With `checked`, the caller has validated the
-        checksums already.
-
-        Raises:
-            BatchError: a batch is damaged or malformed; nothing was written.
-            LogFailedError: an earlier write failed; `recover` first.
-            DiskError: the write failed; nothing was appended, and the log is failed from now on.
-        """
-        self._ensure_writable()
-        data = memoryview(batches)
-        if data.readonly:
-            data = memoryview(bytearray(batches))
-        infos: list[BatchInfo] = []
-        position, next_offset = 0, self._store.end_offset
-        while position < len(data):
-            info = peek(data, position)
-            if not checked:
-                validate(data, position, info)
-            stamp(data, position, next_offset, leader_epoch)
-            # `_replace` says the same and takes three times as long, in the hottest loop there is
-            infos.append(BatchInfo(next_offset, info.length, leader_epoch, *info[3:]))
-            position += info.length + LENGTH_PREFIX_BYTES
-            next_offset += info.last_offset_delta + 1
-        return self._write(data, infos)
-
-    def append_replica(self, batches: bytes, *, gaps: bool = False) -> Appended:
-        """Write batches that a leader has stamped, exactly as they are.
-
-        Batches that are already here are left out. With `gaps`, an offset past the end is taken as
-        it is: the leader's log has been compacted.
-
-        Raises:
-            OffsetGapError: the batches do not continue this log.
-        """
-        self._ensure_writable()
-        known, infos, next_offset = 0, [], self.end_offset
-        for position, info in walk(batches):
-            validate(batches, position, info)
-            if info.next_offset <= self.end_offset:
-                known = position + info.size_bytes
-                continue
-            if info.base_offset < next_offset or (info.base_offset > next_offset and not gaps):
-                raise OffsetGapError(next_offset, info.base_offset)
-            infos.append(info)
-            next_offset = info.next_offset
-        if not infos:
-            return Appended(self.end_offset, self.end_offset)
-        if gaps and next_offset > self._store.checkpoint.gaps_below:
-            self._store.note(gaps_below=next_offset)
-        return self._write(memoryview(batches)[known:], infos)
-
-    def _write(self, data: Bytes, infos: list[BatchInfo]) -> Appended:
-        if not infos:
-            raise MalformedBatchError("an append needs at least one batch")
-        store = self._store
-        try:
-            self._note_epochs(infos)
-            segment = store.growing(len(data))
-            segment.write(data)
-            segment.publish(infos)
-            store.end_offset = infos[-1].next_offset
-            store.stats.bytes_written += len(data)
-        except DiskError as error:
-            self._fail(error)
-            raise
-        return Appended(infos[0].base_offset, infos[-1].next_offset)
-
-    def _note_epochs(self, infos: list[BatchInfo]) -> None:
-        """Note a new leader's epoch before the first batch that carries it."""
-        latest = self.epochs.latest
-        for info in infos:
-            if info.leader_epoch != latest:
-                latest = info.leader_epoch
-                self._store.note_epoch(latest, info.base_offset)
-
-    # --- Making durable --------------------------------------------------------------------------
-
-    @property
-    def checkpoint_due(self) -> bool:
-        """Recovery would scan too much: a segment was sealed since the last checkpoint."""
-        return self._store.checkpoint_due
-
-    def flush(self, *, checkpoint: bool = False) -> None:
-        """Put everything appended so far on the disk, here and now."""
-        plan = self.plan_flush(checkpoint=checkpoint)
-        try:
-            plan.run()
-        except DiskError as error:
-            self.flush_failed(error)
-            raise
-        self.flushed(plan)
-
-    def plan_flush(self, *, checkpoint: bool = False) -> FlushPlan:
-        """What `flush` would do, for a caller that runs it in a thread.
-
-        Raises:
-            LogFailedError: an earlier flush failed. Syncing again would succeed, and prove nothing:
-                the kernel may have given up what it could not store.
-        """
-        self._ensure_writable()
-        return self._store.plan_flush(checkpoint=checkpoint)
-
-    def flushed(self, plan: FlushPlan) -> None:
-        """Note that `plan` has run: what it covers is on the disk."""
-        self._store.flushed(plan)
-
-    def flush_failed(self, error: DiskError) -> None:
-        """Note that a plan could not be run: what it covers may not be on the disk."""
-        self._fail(error)
+class Log(AppendLog):
+    """A partition's batches on disk."""
 
     # --- Summaries -------------------------------------------------------------------------------
 
@@ -308,47 +50,7 @@ class Log:
         """Take a summary for the newest checkpoint; false when the log has changed too much."""
         return self._store.summarised(summary)
 
-    # --- Reading ---------------------------------------------------------------------------------
-
-    def read(self, offset: int, max_bytes: int, *, until: int | None = None) -> Region | None:
-        """The stretch of batches that begins with the one holding `offset`; None at the end.
-
-        An offset below the start of the log reads from the start. At least one whole batch is
-        found, also when it is larger than `max_bytes`. Batches that reach `until` are left out.
-
-        Raises:
-            DamagedRangeError: the records at `offset` are damaged; it says where to go on.
-        """
-        self._ensure_open()
-        self.stats.offset_lookups += 1
-        end = self.end_offset if until is None else min(until, self.end_offset)
-        first = max(offset, self.start_offset)
-        return lookup.find_region(self.segments, first, end, max_bytes, self._store.context)
-
-    def chunks(
-        self,
-        start: int,
-        on_damage: Callable[[DamagedRangeError], None] | None = None,
-        max_bytes: int = 1024 * 1024,
-    ) -> Iterator[Chunk]:
-        """Everything from `start` to the end of the log as it is now.
-
-        Damage is left out, and `on_damage` told of it.
-        """
-        offset, end = start, self.end_offset
-        while offset < end:
-            try:
-                region = self.read(offset, max_bytes, until=end)
-                if region is None:
-                    return
-                chunk = region.load()
-            except DamagedRangeError as error:
-                if on_damage is not None:
-                    on_damage(error)
-                offset = error.resume_at
-                continue
-            yield chunk
-            offset = chunk.next_offset
+    # --- Finding ---------------------------------------------------------------------------------
 
     def offset_before(self, end: int, size_bytes: int) -> int:
         """An offset from which on there are about so many bytes up to `end`, for reading backwards.
@@ -448,13 +150,7 @@ class Log:
             raise
         return self.end_offset
 
-    # --- Failing and ending ----------------------------------------------------------------------
-
-    def _fail(self, error: DiskError) -> None:
-        """Refuse appends from now on: a write after a failed one could leave a hole."""
-        if self._failure is None:
-            self._failure = error
-            self.on_failure()
+    # --- Ending ----------------------------------------------------------------------------------
 
     def recover(self) -> None:
         """Make the log whole again after a failed write or sync, and accept appends again.
@@ -504,17 +200,6 @@ class Log:
         """Remove the log and everything in its folder."""
         self.let_go()
         self._store.disk.remove_folder(self.folder)
-
-    def _ensure_open(self) -> None:
-        if self._closed:
-            raise LogClosedError(f"the log in {self.folder} is closed: open it again")
-
-    def _ensure_writable(self) -> None:
-        self._ensure_open()
-        if self._failure is not None:
-            raise LogFailedError(
-                f"the log in {self.folder} refuses appends until it has recovered: {self._failure}"
-            ) from self._failure
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` when the log contradicts itself."""

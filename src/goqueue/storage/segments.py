@@ -7,6 +7,8 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from goqueue.model.errors import InvariantError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -18,6 +20,8 @@ class Segments:
 
     def __init__(self, items: tuple[Segment, ...] = ()) -> None:
         self._items = items
+        self.active = items[-1] if items else None
+        """The one that grows; None in a log that was never written."""
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._items)
@@ -29,11 +33,6 @@ class Segments:
     def sealed(self) -> tuple[Segment, ...]:
         """All but the active one."""
         return self._items[:-1]
-
-    @property
-    def active(self) -> Segment | None:
-        """The one that grows; None in a log that was never written."""
-        return self._items[-1] if self._items else None
 
     @property
     def size_bytes(self) -> int:
@@ -67,3 +66,16 @@ class Segments:
         before = tuple(item for item in self._items if item.base_offset < base_offset)
         after = tuple(item for item in self._items if item.base_offset >= end_offset)
         return Segments((*before, segment, *after))
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` when the segments contradict each other."""
+        previous = None
+        for segment in self._items:
+            if previous is not None and previous.end_offset != segment.base_offset:
+                raise InvariantError(
+                    f"segment {previous.base_offset} ends at {previous.end_offset}, and the next "
+                    f"starts at {segment.base_offset}"
+                )
+            if segment.synced_bytes > segment.size_bytes:
+                raise InvariantError(f"segment {segment.base_offset} is synced past its size")
+            previous = segment

@@ -110,12 +110,8 @@ class SegmentStore:
     @property
     def checkpoint_due(self) -> bool:
         """Recovery would scan too much: a segment was sealed since the last checkpoint."""
-        return bool(self._sealed_since_checkpoint) or (
-            self._checkpoint.stored is None and self._first_segment_is_long
-        )
-
-    @property
-    def _first_segment_is_long(self) -> bool:
+        if self._sealed_since_checkpoint or self._checkpoint.stored is not None:
+            return bool(self._sealed_since_checkpoint)
         active = self.segments.active
         return active is not None and active.size_bytes > CHEAP_SCAN_BYTES
 
@@ -388,16 +384,7 @@ class SegmentStore:
         self._sealed_since_checkpoint = []
 
     def check_invariants(self) -> None:
-        """Raise `InvariantError` when the segments contradict each other."""
-        previous = None
-        for segment in self.segments:
-            if previous is not None and previous.end_offset != segment.base_offset:
-                raise InvariantError(
-                    f"segment {previous.base_offset} ends at {previous.end_offset}, and the next "
-                    f"starts at {segment.base_offset}"
-                )
-            if segment.synced_bytes > segment.size_bytes:
-                raise InvariantError(f"segment {segment.base_offset} is synced past its size")
-            previous = segment
+        """Raise `InvariantError` when the segments or what is said of them contradict."""
+        self.segments.check_invariants()
         if self.flushed_offset > self.end_offset:
             raise InvariantError(f"flushed {self.flushed_offset} past the end {self.end_offset}")

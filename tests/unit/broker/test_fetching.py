@@ -140,7 +140,7 @@ def test_a_wait_ends_with_the_append_that_makes_it_enough(tmp_path, isolation):
             assert not waiting.done()
         _put(broker, "t", 2, 100)
         assert _sizes(await asyncio.wait_for(waiting, 60)) == [size, 0, 2 * size]
-        assert not any(len(p.waiters._waiters) for p in broker.partitions)
+        assert not any(len(p.waiters) for p in broker.partitions)
 
     _run(tmp_path, scenario)
 
@@ -217,7 +217,7 @@ def test_a_reader_that_gives_up_leaves_nothing_behind(tmp_path):
         await _settle()
         waiting.cancel()
         await asyncio.wait((waiting,))
-        assert not any(len(p.waiters._waiters) for p in broker.partitions)
+        assert not any(len(p.waiters) for p in broker.partitions)
 
     _run(tmp_path, scenario)
 

@@ -16,7 +16,7 @@ from goqueue.model.errors import (
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.partitions.partition import Isolation
-from goqueue.partitions.role import ABSENT, Following, Leading
+from goqueue.partitions.replica import ABSENT, Following, Leading
 from goqueue.partitions.waiting import Waiter
 from goqueue.records import Record, encode, peek
 from support.brokers import publish, running_broker

@@ -157,7 +157,7 @@ def test_a_poll_that_is_cancelled_takes_nothing(tmp_path: Path) -> None:
             publish(broker, "t", b"news")
             (taken,) = await poll(broker, member)
             assert taken.delivery_count == 1
-            assert len(broker.queues.waiters("g")._waiters) == 0
+            assert len(broker.queues.waiters("g")) == 0
 
     asyncio.run(scenario())
 

@@ -16,7 +16,7 @@ from goqueue.model.errors import CoordinatorUnavailableError, DiskError, Storage
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.opening import open_on_disk
 from goqueue.partitions.partition import Partition
-from goqueue.partitions.role import Leading
+from goqueue.partitions.replica import Leading
 from goqueue.state.log import SLICE_ENTRIES, StateLog
 from goqueue.state.logs import CoordinatedPartition
 from goqueue.state.shard import ShardStatus, StateShard
