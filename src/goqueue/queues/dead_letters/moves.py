@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from goqueue.partitions.producer_ids import ProducerIds
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.operations import Operation
+    from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.service import Queues
 
 
@@ -76,13 +77,16 @@ class Moves:
             raise
         return placed
 
-    async def resolve(self, group: QueueGroup, key: TopicIdPartition) -> None:
-        """Find out whether messages that were about to be copied have been.
+    async def resolve(self, group: QueueGroup, key: TopicIdPartition) -> PartitionQueue:
+        """A queue, once it is known whether messages that were about to be copied have been.
 
         Raises:
             StorageError: the log of the target cannot tell.
+            UnknownTopicError: the topic was deleted meanwhile.
         """
-        queue = group.queues[key]
+        queue = group.queues.get(key)
+        if queue is None:
+            raise UnknownTopicError("the topic was just deleted")
         for moving in list(queue.moving):
             target = self._partitions.find(TopicPartition(moving.topic, moving.partition))
             found: set[int] = set()
@@ -95,6 +99,7 @@ class Moves:
                 await self.change(group, key, ops.Settled(ops.ranges_of(moving.offsets)))
             if moving in queue.moving:
                 queue.moving.remove(moving)
+        return queue
 
     async def change(self, group: QueueGroup, key: TopicIdPartition, operation: Operation) -> None:
         """Store what happens to messages of a queue.

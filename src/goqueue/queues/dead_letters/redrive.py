@@ -164,7 +164,7 @@ class Redrives:
         """
         upto = partition.readable_to(Isolation.READ_COMMITTED)
         async with self._engine.lock:
-            group, key = await self._engine.group(partition.id)
+            group, key, _ = await self._engine.index(partition.id)
             new = [
                 each
                 for first, end in ranges

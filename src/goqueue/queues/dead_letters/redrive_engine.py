@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from goqueue.queues.dead_letters.letters import Letter, Letters
     from goqueue.queues.dead_letters.moves import Moves
     from goqueue.queues.delivery.group import QueueGroup
+    from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.service import Queues
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topics
@@ -186,14 +187,20 @@ class RedriveEngine:
             redrive.state = RedriveState.RUNNING
             await self._move_all(redrive, ends)
 
-    async def group(self, source: TopicPartition) -> tuple[QueueGroup, TopicIdPartition]:
-        """The group that knows which letters were redriven, reading a partition of letters."""
+    async def index(
+        self, source: TopicPartition
+    ) -> tuple[QueueGroup, TopicIdPartition, PartitionQueue]:
+        """What knows which letters of a partition were redriven: a queue of a group of its own.
+
+        Raises:
+            TopicError: there is no such partition.
+            StorageError: it cannot be known yet.
+        """
         queues = self._services.queues
         group = await queues.open(REDRIVE_GROUP, QueueSettings())
         await queues.open_queues(group, [source])
         key = queues.key(source)
-        await self._moves.resolve(group, key)
-        return group, key
+        return group, key, await self._moves.resolve(group, key)
 
     async def _count(self, redrive: Redrive, ends: dict[TopicPartition, int]) -> None:
         request = redrive.request
@@ -228,11 +235,10 @@ class RedriveEngine:
         """Redrive letters of one partition, except those that were redriven meanwhile."""
         async with self.lock:
             source = TopicPartition(redrive.request.holder, letters[0].partition)
-            group, key = await self.group(source)
-            window = group.queues[key].window
+            group, key, queue = await self.index(source)
             placed: list[tuple[Partition, Letter]] = []
             for each in letters:
-                if window.state(each.record.offset) is not MessageState.AVAILABLE:
+                if queue.window.state(each.record.offset) is not MessageState.AVAILABLE:
                     continue
                 name = self._target_name(redrive.request, each)
                 try:
