@@ -142,7 +142,7 @@ def redrive(
     )
     if problems := selection.problems():
         raise UsageError(problems[0])
-    http = call.require_http("which knows the letters that have been redriven")
+    http = call.require_http("which redrives the letters")
     call.require_letters([topic])
     if not dry_run:
         where = "where they came from" if to is None else to
