@@ -70,6 +70,16 @@ BANNED = {
     r"\bthe way of one message\b": "message tracing",
     r"\bobituary\b": "dead_letter_headers",
     r"\bmourn\b": "record the cause",
+    r"\boutlived? (?:itself|themselves)\b": "its TTL expired",
+    r"\bsen[dt] back\b": "redrive, redeliver",
+    r"\bhand(?:s|ed|ing)? back\b": "nack, return, redeliver",
+    r"\bwhoever asks\b": "the caller, the client",
+    r"\btold to speak\b": "heartbeat interval",
+    r"\b(?:falls?|fallen|falling|far) behind\b": "lag",
+    r"\blast heard\b": "last heartbeat, last request",
+    r"\blets? nobody\b": "refuse",
+    r"\bthrow (?:it|them|all) away\b": "delete, purge",
+    r"\bjudgements?\b": "acknowledgement, decision",
 }
 
 

@@ -34,7 +34,7 @@ _GIVES_BACK: Final = frozenset({pb.VERDICT_NACK, pb.VERDICT_RELEASE, pb.VERDICT_
 
 
 class Acknowledgement(NamedTuple):
-    """What became of a message, in the program's judgement."""
+    """How the program acknowledges a message."""
 
     verdict: pb.Verdict.ValueType
     reason: str = ""
@@ -83,7 +83,7 @@ class Frame:
     def counts_anyway(self, error: GoQueueError) -> bool:
         """Whether the failure of a frame that was sent twice leaves things as the frame has them.
 
-        The message is handed back, or it is done.
+        The message is returned for redelivery, or acknowledged.
         """
         if not self.in_doubt:
             return False

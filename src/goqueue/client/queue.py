@@ -96,7 +96,7 @@ class AsyncQueue:
     ) -> None:
         """Do something with each message, several at a time, until the queue is closed.
 
-        When `work` returns, the message is acknowledged; when it raises, it is handed back with
+        When `work` returns, the message is acknowledged; when it raises, it is returned with
         the error as the reason, and is redelivered. What `work` itself has acknowledged stays so.
         """
         async with asyncio.TaskGroup() as group:
@@ -113,7 +113,7 @@ class AsyncQueue:
                 failure = error
             if message.is_settled:
                 continue
-            with suppress(ClientClosedError):  # then it was handed back
+            with suppress(ClientClosedError):  # then it was returned
                 if failure is None:
                     message.ack()
                 else:

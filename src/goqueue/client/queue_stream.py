@@ -117,7 +117,7 @@ class QueueStream(Membership, Generic[M]):
     def settle(self, message: M, acknowledgement: Acknowledgement) -> PendingAcknowledgement:
         """Acknowledge a message."""
         if self.is_closed:
-            raise ClientClosedError("the queue was closed, and its messages were handed back")
+            raise ClientClosedError("the queue was closed, and its messages were returned")
         if acknowledgement.verdict != pb.VERDICT_EXTEND:
             message.is_settled = True
         return PendingAcknowledgement(self.acknowledger.add(message, acknowledgement), message)

@@ -1,7 +1,7 @@
 """The metadata of one node as tables: every call runs in the one thread that owns the connection.
 
 `entries` holds the keys as they are, `history` what each recent revision did. Watchers read the
-history, so a slow one needs no queue of its own: it falls behind, and past the bound of the history
+history, so a slow one needs no queue of its own: it lags, and past the bound of the history
 it is told to start over.
 """
 

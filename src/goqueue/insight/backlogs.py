@@ -1,7 +1,7 @@
 """What groups are not done with: how old the oldest of it is, and when it will be done.
 
 Both need more than the present: the age of a message is in the log, and a rate needs two moments.
-So a pass looks every few seconds, in a thread where it must read, and whoever asks in between
+So a pass looks every few seconds, in a thread where it must read, and a caller in between
 reads memory alone: a scrape of the metrics costs no read of the disk.
 """
 

@@ -26,9 +26,9 @@ class Counts(NamedTuple):
     consumed: float
     acked: float
     nacked: float
-    """Handed back to be tried again."""
+    """Nacked, to be redelivered."""
     failed: float
-    """Publishes that were refused, and messages that were rejected or handed back."""
+    """Publishes that were refused, and messages that were rejected or nacked."""
     bytes_in: float
     bytes_out: float
     publish: tuple[int, ...]

@@ -141,7 +141,7 @@ class Maintenance:
     # --- Retention -------------------------------------------------------------------------------
 
     async def expire(self) -> int:
-        """Drop what has outlived its limits, roll old segments; returns how many segments went.
+        """Delete expired segments and roll old ones; returns how many were deleted.
 
         Producers of which nothing was heard for long are forgotten too. After a jump of the wall
         clock nothing of this happens: everything might seem old.

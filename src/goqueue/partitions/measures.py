@@ -134,7 +134,7 @@ class Measures:
         self.tallies.of(group_id).timeouts += count
 
     def expired(self, topic: str, count: int) -> None:
-        """Messages had outlived themselves before they could be handed out."""
+        """The TTL of messages expired before they were delivered."""
         self._metrics.counter(names.MESSAGES_EXPIRED, topic).add(count)
         self.tallies.expired[topic] += count
 

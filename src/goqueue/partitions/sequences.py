@@ -149,7 +149,7 @@ class ProducerSequences:
     def forget_idle(self, before_ms: int) -> int:
         """Forget the producers of which nothing was heard since; returns how many."""
         count = 0
-        # They are in the order in which they were last heard of.
+        # They are in the order of their last batches.
         while self._producers and next(iter(self._producers.values())).heard_ms < before_ms:
             self._producers.popitem(last=False)
             count += 1

@@ -39,7 +39,7 @@ class Tallies:
     def __init__(self) -> None:
         self._groups: dict[str, Tally] = {}
         self.expired: Counter[str] = Counter()
-        """Messages that outlived themselves, by topic."""
+        """Messages whose TTL expired, by topic."""
         self.redriven: Counter[str] = Counter()
         """Dead letters that were published again, by the topic that they had come from."""
 

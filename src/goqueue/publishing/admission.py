@@ -1,7 +1,7 @@
 """What a batch must be before it is stored, at the cost of its header as a rule.
 
-A record dated far ahead would outlive its topic's retention, and one dated far back would go with
-the next pass. A topic says how far a timestamp may be from the time of the append
+A record dated far ahead would stay beyond its topic's retention, and one dated far back would be
+deleted by the next pass. A topic says how far a timestamp may be from the time of the append
 (`message.timestamp.after.max.ms`, `message.timestamp.before.max.ms`), as in Kafka.
 """
 
@@ -156,6 +156,6 @@ def _complaint(timestamp_ms: int, earliest: int | None, latest: int | None) -> s
             "of the broker's clock records are dated (message.timestamp.after.max.ms)"
         )
     return (
-        f"timestamp {timestamp_ms}, expected at least {earliest}: the topic limits how far behind "
+        f"timestamp {timestamp_ms}, expected at least {earliest}: the topic limits how far before "
         "the broker's clock records are dated (message.timestamp.before.max.ms)"
     )

@@ -248,7 +248,7 @@ class Queues:
         return group
 
     def _refuse_log_group(self, group_id: str, mode: Mode) -> None:
-        """Let nobody share a group with members that read by offsets.
+        """Refuse to share a group with members that read by offsets.
 
         An exclusive group may take over from a consumer group that everyone has left, and goes on
         where that one stopped.

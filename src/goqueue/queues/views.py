@@ -45,7 +45,7 @@ class QueueView:
 
     @property
     def waiting(self) -> int:
-        """Messages that were handed back, and wait to be tried again."""
+        """Messages that wait for a retry."""
         return self.queue.waiting
 
     @property

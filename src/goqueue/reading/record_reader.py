@@ -210,7 +210,7 @@ class RecordReader:
     ) -> Loaded:
         """The batches that hold these offsets, which can all be read at that isolation.
 
-        Without `opened` whoever asks hands on whole batches: that they decode is made sure, and
+        Without `opened` the caller passes on whole batches: that they decode is made sure, and
         their records are not kept. With `max_bytes` the rest is left once the batches take so much
         memory; the first is loaded whatever its size.
 

@@ -124,7 +124,7 @@ class LocalEngine:
         """Whether a schema is kept."""
         return key in self._kept
 
-    def kept(self, key: bytes) -> WholeSchema:
+    def cached(self, key: bytes) -> WholeSchema:
         """A schema that is kept, by its key."""
         return self._kept[key].whole
 

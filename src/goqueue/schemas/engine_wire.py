@@ -82,7 +82,7 @@ def answered(engine: LocalEngine, data: bytes) -> bytes:
     asked = _question.decode(data)
     if any(not each.parts and not engine.knows(each.key) for each in asked.schemas):
         return encode(Answer(is_unknown=True))
-    wholes = [_whole(each) if each.parts else engine.kept(each.key) for each in asked.schemas]
+    wholes = [_whole(each) if each.parts else engine.cached(each.key) for each in asked.schemas]
     try:
         return encode(Answer(_result(engine, asked, wholes)))
     except tuple(_FAULTS.values()) as fault:

@@ -20,7 +20,13 @@ from goqueue.schemas.contexts import Qualified
 from goqueue.schemas.limits import MAX_VERSIONS
 from goqueue.schemas.model import Level, Mode
 from goqueue.schemas.registry import LATEST, Decided, check_subject
-from goqueue.schemas.state import gone, level_entry, mode_entry, schema_gone, version_entry
+from goqueue.schemas.state import (
+    level_entry,
+    mode_entry,
+    schema_tombstone,
+    tombstone,
+    version_entry,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,11 +106,13 @@ def _remove(registry: Registry, subject: str, versions: list[Version]) -> list[E
     """Versions go, and schemas that no version has any more."""
     state = registry.contexts.of(subject)
     numbers = {(subject, each.number) for each in versions}
-    entries = [gone("version", subject, each.number) for each in versions]
+    entries = [tombstone("version", subject, each.number) for each in versions]
     used = sorted({each.schema_id for each in versions})
-    entries += [schema_gone(each, state.context) for each in used if state.uses[each] <= numbers]
+    entries += [
+        schema_tombstone(each, state.context) for each in used if state.uses[each] <= numbers
+    ]
     if len(versions) == len(state.subjects[subject]):
-        entries.append(gone("subject", subject))
+        entries.append(tombstone("subject", subject))
     return entries
 
 

@@ -1,6 +1,6 @@
 """The schema registry as a use case: decide, store in the internal topic, then apply and tell.
 
-Changes come one after the other. Whoever asks while one is being stored sees what was before it.
+Changes come one after the other. A reader meanwhile sees the state before it.
 """
 
 from __future__ import annotations

@@ -208,9 +208,9 @@ def schema_entry(schema_id: int, schema: Schema, context: str = DEFAULT_CONTEXT)
     return _key("schema", schema_id, *_unless_default(context)), _json(value)
 
 
-def schema_gone(schema_id: int, context: str) -> Entry:
+def schema_tombstone(schema_id: int, context: str) -> Entry:
     """A schema that is there no more."""
-    return gone("schema", schema_id, *_unless_default(context))
+    return tombstone("schema", schema_id, *_unless_default(context))
 
 
 def version_entry(subject: str, version: Version) -> Entry:
@@ -245,7 +245,7 @@ def _unless_default(context: str) -> list[str]:
     return [] if context == DEFAULT_CONTEXT else [context]
 
 
-def gone(kind: str, *names: object) -> Entry:
+def tombstone(kind: str, *names: object) -> Entry:
     """Something that is there no more."""
     return _key(kind, *names), None
 

@@ -24,13 +24,13 @@ class GroupsSection:
     min_session_timeout_ms: int = setting(
         _GROUPS.min_session_timeout_ms,
         Duration(1, DAY),
-        "A member that asks for a shorter session is refused.",
+        "A member with a shorter session timeout is refused.",
         kafka="group.min.session.timeout.ms",
     )
     max_session_timeout_ms: int = setting(
         _GROUPS.max_session_timeout_ms,
         Duration(1, DAY),
-        "A member that asks for a longer session is refused.",
+        "A member with a longer session timeout is refused.",
         kafka="group.max.session.timeout.ms",
     )
     initial_rebalance_delay_ms: int = setting(
@@ -49,19 +49,19 @@ class GroupsSection:
     member_memory_bytes: int = setting(
         _GROUPS.member_memory_bytes,
         Size(1 << 20, 1 << 40),
-        "Metadata and assignments of the members of all groups; a member for which there is no "
-        "room is refused.",
+        "Memory for metadata and assignments of the members of all groups; beyond it members are "
+        "refused.",
     )
     consumer_session_timeout_ms: int = setting(
         _GROUPS.consumer_session_timeout_ms,
         Duration(1, DAY),
-        "How long a member of the newer protocol (KIP-848) may be silent.",
+        "The session timeout of members of the consumer protocol (KIP-848).",
         kafka="group.consumer.session.timeout.ms",
     )
     consumer_heartbeat_interval_ms: int = setting(
         _GROUPS.consumer_heartbeat_interval_ms,
         Duration(1, DAY),
-        "How often such a member is told to speak.",
+        "The heartbeat interval of such members.",
         kafka="group.consumer.heartbeat.interval.ms",
     )
     consumer_min_session_timeout_ms: int = setting(
@@ -127,7 +127,7 @@ class GroupsSection:
     streams_standby_count: int = setting(
         _GROUPS.streams_standby_count,
         Whole(0, MAX_STANDBY_REPLICAS),
-        "Standbys of each task of a Streams group that has state, each in another process.",
+        "Standby replicas of each stateful task of a Streams group, each in another process.",
         name="streams_standby_replicas",
         kafka="group.streams.num.standby.replicas",
     )
@@ -209,14 +209,14 @@ class GroupsSection:
     offsets_retention_ms: int = setting(
         _GROUPS.offsets_retention_ms,
         Duration(MINUTE, 100 * YEAR),
-        "How long committed offsets outlive a group's last member.",
+        "Retention of committed offsets after the last member has left.",
         kafka="offsets.retention.minutes",
         kafka_unit=MINUTE,
     )
     offsets_check_interval_ms: int = setting(
         _GROUPS.offsets_check_interval_ms,
         Duration(10, DAY),
-        "How often expired offsets are looked for.",
+        "How often expired offsets are removed.",
         kafka="offsets.retention.check.interval.ms",
     )
     offset_metadata_max_chars: int = setting(
@@ -235,18 +235,19 @@ class TransactionsSection:
     max_timeout_ms: int = setting(
         _TRANSACTIONS.max_timeout_ms,
         Duration(SECOND, DAY),
-        "A producer that wants its transactions to stay open for longer is refused.",
+        "A producer with a longer transaction timeout is refused.",
         kafka="transaction.max.timeout.ms",
     )
     session_timeout_ms: int = setting(
         _TRANSACTIONS.session_timeout_ms,
         Duration(SECOND, DAY),
-        "An open transaction of an HTTP or gRPC producer that is silent for so long is aborted.",
+        "An open transaction of an HTTP or gRPC producer without a heartbeat for this long is "
+        "aborted.",
     )
     id_expiration_ms: int = setting(
         _TRANSACTIONS.id_expiration_ms,
         Duration(MINUTE, 100 * YEAR),
-        "A transactional id that nobody has used for so long is forgotten.",
+        "A transactional id that is unused for this long expires.",
         kafka="transactional.id.expiration.ms",
     )
     state_partitions: int = setting(

@@ -42,7 +42,7 @@ _SASL: Final = SaslSettings()
 
 
 class LogLevel(StrEnum):
-    """The least important message that is written."""
+    """The minimum level of log messages."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -76,7 +76,7 @@ class TlsVersion(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSection:
-    """Who this node is and where its data lives."""
+    """The node and its data folder."""
 
     data_dir: Path = setting(
         Path("./data"),
@@ -103,13 +103,13 @@ class BrokerSection:
     stop_timeout_ms: int = setting(
         30 * SECOND,
         Duration(0, 10 * MINUTE),
-        "How long requests under way may take to end when the server is told to stop.",
+        "How long requests under way may take to end when the server is stopped.",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenersSection:
-    """Where clients connect. Only this machine can, unless told otherwise."""
+    """Where clients connect. By default only this machine can."""
 
     kafka: Address = setting(
         Address(_LISTENER.host, _LISTENER.port),
@@ -121,7 +121,7 @@ class ListenersSection:
     kafka_advertised: Address | None = setting(
         None,
         HostPort(lowest_port=1),
-        "The address that Kafka clients are told to use. Not set: the listener's own, "
+        "The address that is advertised to Kafka clients. Not set: the listener's own, "
         "or this machine's name when it listens everywhere.",
         kafka="advertised.listeners",
     )
@@ -138,13 +138,14 @@ class ListenersSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSection:
-    """Which requests the HTTP listener takes; see the page on security."""
+    """Which requests the HTTP listener accepts; see the page on security."""
 
     allowed_hosts: tuple[str, ...] = setting(
         (),
         Words(r"\*|(\*\.)?[\w-]+(\.[\w-]+)*\.?", "host names, or *.suffix"),
         "Further names that clients call this server by. `localhost`, IP addresses, this machine's "
-        "name and those of `listeners` are always taken. `*` takes any name, which lets web pages "
+        "name and those of `listeners` are always accepted. `*` accepts any name, which lets web "
+        "pages "
         "reach the server by DNS rebinding.",
     )
     allowed_origins: tuple[str, ...] = setting(
@@ -159,14 +160,12 @@ class HttpSection:
 class GrpcSection:
     """The gRPC listener."""
 
-    reflection: bool = setting(
-        False, Switch(), "Anyone may ask which services and messages there are, as grpcurl does."
-    )
+    reflection: bool = setting(False, Switch(), "Server reflection, as used by grpcurl.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitsSection:
-    """What one client, or all of them, may take."""
+    """Limits of connections and requests."""
 
     max_connections: int = setting(
         _LISTENER.max_connections,
@@ -184,19 +183,19 @@ class LimitsSection:
     request_memory_bytes: int = setting(
         _LISTENER.max_listener_bytes,
         Size(_MIB, 1 << 40),
-        "Bytes of all requests under way; beyond it clients wait in their sockets.",
+        "Bytes of all requests in progress; beyond it, reading from sockets pauses.",
         kafka="queued.max.request.bytes",
     )
     idle_timeout_ms: int = setting(
         round(_LISTENER.idle_s * SECOND),
         Duration(SECOND, YEAR),
-        "A connection that nothing happens on is closed after this.",
+        "An idle connection is closed after this time.",
         kafka="connections.max.idle.ms",
     )
     stalled_write_timeout_ms: int = setting(
         round(_LISTENER.stalled_write_s * SECOND),
         Duration(SECOND, DAY),
-        "A client that takes nothing of its answers for so long is dropped.",
+        "A client that reads no response bytes for this long is disconnected.",
     )
 
 
@@ -204,7 +203,7 @@ class LimitsSection:
 class TlsSection:
     """Encryption, on every listener or on none."""
 
-    enabled: bool = setting(False, Switch(), "All listeners speak TLS.")
+    enabled: bool = setting(False, Switch(), "Use TLS on all listeners.")
     cert_file: Path | None = setting(
         None, FilePath("a PEM file"), "This server's certificate, with its chain."
     )
@@ -212,48 +211,50 @@ class TlsSection:
         None, FilePath("a PEM file"), "The certificate's key, without a passphrase."
     )
     ca_file: Path | None = setting(
-        None, FilePath("a PEM file"), "Who may have signed the certificates of clients."
+        None, FilePath("a PEM file"), "The CA certificates for client certificates."
     )
     self_signed: bool = setting(
         False,
         Switch(),
-        "Without files, a certificate is made in the data folder, for this machine and for tests. "
+        "Generate a certificate in the data folder, for this machine and for tests. "
         "Needs the extra `goqueue[tls]`.",
     )
     client_auth: ClientAuth = setting(
         ClientAuth.NONE,
         Choice(ClientAuth),
-        "Whether clients show a certificate: `none`, `verify` if they have one, `require-verify`. "
-        "What is shown is always verified: `request` is `verify`, `require` is `require-verify`.",
+        "Client certificates: `none`, `verify` if they have one, `require-verify`. "
+        "A presented certificate is always verified: `request` is `verify`, `require` is "
+        "`require-verify`.",
     )
     min_version: TlsVersion = setting(
-        TlsVersion.V1_2, Choice(TlsVersion), "The oldest version of TLS that is spoken."
+        TlsVersion.V1_2, Choice(TlsVersion), "The oldest TLS version that is accepted."
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslSection:
-    """Who Kafka clients are."""
+    """Authentication of Kafka clients."""
 
-    enabled: bool = setting(False, Switch(), "Kafka clients must log in.")
+    enabled: bool = setting(False, Switch(), "Require authentication of Kafka clients.")
     mechanisms: tuple[Mechanism, ...] = setting(
         _SASL.mechanisms,
         Choices(Mechanism),
-        "How they may. `PLAIN` sends the password itself: combine it with TLS.",
+        "The SASL mechanisms. `PLAIN` sends the password itself: combine it with TLS.",
         kafka="sasl.enabled.mechanisms",
     )
     users: Credentials = setting(
         (),
         Users(),
-        "Names and passwords of users to make at the first start; later the stored ones count. "
+        "Names and passwords of users to create at the first start; later the stored ones are "
+        "used. "
         "In the file, a mapping.",
         secret=True,
     )
     session_lifetime_ms: int = setting(
         _SASL.session_lifetime_ms,
         Duration(0, YEAR),
-        "How long a login counts; clients then log in anew on the same connection. "
-        "0: as long as the connection.",
+        "How long a login is valid; clients then re-authenticate on the same connection. 0: as "
+        "long as the connection.",
         kafka="connections.max.reauth.ms",
     )
 
@@ -271,25 +272,25 @@ class LoggingSection:
     format: LogFormat = setting(
         LogFormat.TEXT,
         Choice(LogFormat),
-        "Lines for people or for programs.",
+        "Text for people, or JSON for programs.",
         flag="--log-format",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSection:
-    """What `/metrics` shows."""
+    """The metrics of `/metrics`."""
 
     partition_label: bool = setting(
-        False, Switch(), "Sizes and offsets of each partition, not only of each topic."
+        False, Switch(), "Report sizes and offsets of each partition, not only of each topic."
     )
     max_series: int = setting(
         MAX_METRIC_SERIES,
         Whole(10, 1_000_000),
-        "Label sets of one metric; those beyond it are shown as one, named `other`.",
+        "Label sets of one metric; further ones share one series, named `other`.",
     )
     backlog_check_ms: int = setting(
         round(MaintenanceSettings().backlogs_s * 1000),
         Duration(10, 3_600_000),
-        "How often it is looked at how old what groups have left is, and when it will be done.",
+        "How often the age of the oldest unconsumed message and the time to catch up are computed.",
     )

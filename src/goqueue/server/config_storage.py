@@ -33,7 +33,7 @@ def _topic_number(name: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageSection:
-    """How logs are kept. Topics may say otherwise for themselves where Kafka lets them."""
+    """Logs on disk. Topics may override these settings where Kafka allows it."""
 
     segment_bytes: int = setting(
         _topic_number("segment.bytes"),
@@ -46,7 +46,7 @@ class StorageSection:
     segment_ms: int = setting(
         _topic_number("segment.ms"),
         Duration(1, 100 * YEAR),
-        "How long a segment takes appends at most, so that retention can reach its records.",
+        "The maximum age of the active segment, so that retention can reach its records.",
         name="segment_age",
         topic="segment.ms",
         kafka="log.roll.ms",
@@ -62,8 +62,8 @@ class StorageSection:
         Fsync(TOPIC_SETTINGS["goqueue.fsync"].default),
         Choice(Fsync),
         "When an acknowledged message is on the disk: `always` before the acknowledgement, "
-        "`interval` within the interval, `never` when the operating system likes. "
-        "Whatever is chosen, a killed process loses nothing; only a power cut can.",
+        "`interval` within the interval, `never` when the operating system writes it. In every "
+        "mode a killed process loses nothing; only a power cut can lose messages.",
         flag="--fsync",
         topic="goqueue.fsync",
     )
@@ -78,74 +78,74 @@ class StorageSection:
     retention_check_ms: int = setting(
         round(_UPKEEP.retention_s * SECOND),
         Duration(10, DAY),
-        "How often retention runs. It looks at logs that were appended to or have a segment due.",
+        "How often retention runs, over logs with appends or expired segments.",
         kafka="log.retention.check.interval.ms",
     )
     compaction_check_ms: int = setting(
         round(_UPKEEP.compaction_s * SECOND),
         Duration(10, DAY),
-        "How often compaction runs. It looks at compacted logs that were appended to or are due.",
+        "How often compaction runs, over compacted logs with appends or that are due.",
         kafka="log.cleaner.backoff.ms",
     )
     checkpoint_ms: int = setting(
         round(_UPKEEP.checkpoint_s * SECOND),
         Duration(10, DAY),
-        "How often logs note how far they are safe, which bounds what a start after a crash scans.",
+        "How often logs write a checkpoint, which bounds the scan of a start after a crash.",
         name="checkpoint_interval",
         kafka="log.flush.offset.checkpoint.interval.ms",
     )
     producer_idle_ms: int = setting(
         _UPKEEP.producer_idle_ms,
         Duration(MINUTE, 100 * YEAR),
-        "How long an idempotent producer may be silent before it is forgotten.",
+        "The state of an idempotent producer expires after this time without a batch.",
         name="producer_expiry",
         kafka="producer.id.expiration.ms",
     )
     disk_limit_percent: int = setting(
         round(_UPKEEP.disk_limit_percent),
         Whole(1, 100),
-        "Publishing is refused while more than this share of the disk is in use.",
+        "Publishing is refused while more than this percentage of the disk is in use.",
     )
     disk_check_ms: int = setting(
         round(_UPKEEP.disk_s * SECOND),
         Duration(10, DAY),
-        "How often the disk's use is looked at.",
+        "How often the disk usage is checked.",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsSection:
-    """What a topic is like when its maker does not say."""
+    """Defaults of new topics."""
 
     auto_create: bool = setting(
         True,
         Switch(),
-        "A topic that a client asks for and that does not exist is made.",
+        "Create a topic when a client requests one that does not exist.",
         kafka="auto.create.topics.enable",
     )
     partitions: int = setting(
         3,
         Whole(1, 10_000),
-        "Partitions of a topic, also of one that is made because a client asked for it.",
+        "Partitions of a new topic, also of an auto-created one.",
         kafka="num.partitions",
     )
     replication_factor: int = setting(
         1,
         Whole(1, 32_767),
-        "Copies of each partition. A node on its own holds one.",
+        "Replicas of each partition. A single node holds one.",
         kafka="default.replication.factor",
     )
     retention_ms: int = setting(
         _topic_number("retention.ms"),
         Duration(0, 100 * YEAR, unlimited=True),
-        "How long messages are kept.",
+        "Retention time of messages.",
         topic="retention.ms",
         kafka="log.retention.ms",
     )
     retention_bytes: int = setting(
         _topic_number("retention.bytes"),
         Size(0, 1 << 60, unlimited=True),
-        "How much of each partition is kept.",
+        "Retention size of each partition.",
         name="retention_size",
         topic="retention.bytes",
         kafka="log.retention.bytes",
@@ -153,7 +153,7 @@ class TopicsSection:
     max_message_bytes: int = setting(
         _topic_number("max.message.bytes"),
         Size(0, MAX_BATCH_BYTES),
-        "The largest batch that is taken.",
+        "The largest batch that is accepted.",
         name="max_message_size",
         topic="max.message.bytes",
         kafka="message.max.bytes",

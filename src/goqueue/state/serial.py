@@ -1,6 +1,6 @@
 """State that changes seldom: one change after the other, each whole, also when nobody waits for it.
 
-Whoever asks while a change is being stored sees what was before it. The partition is made for the
+A reader sees the old state while a change is being stored. The partition is made for the
 first change: a broker that never has one has no topic for it.
 """
 

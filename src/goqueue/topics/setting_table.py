@@ -275,7 +275,7 @@ _BATCHES: Final = (
         "message.timestamp.before.max.ms",
         LONG_MAX,
         0,
-        "How far behind the broker's clock records may be dated; others are refused.",
+        "How far before the broker's clock records may be dated; others are refused.",
     ),
 )
 

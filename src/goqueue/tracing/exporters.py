@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class FileExporter:
-    """Keeps entries for the next start, and for whoever asks for old ones."""
+    """Keeps entries for the next start, and for queries of old ones."""
 
     name = "files"
 

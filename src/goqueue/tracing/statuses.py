@@ -101,7 +101,7 @@ class _Messages:
 
     def __init__(self) -> None:
         self._elsewhere = Status.PENDING
-        """What was last heard of something without a place: it counts if there is nothing else."""
+        """The last event of something without a place: it counts if there is nothing else."""
         self._waiting: dict[str, Status] = {}
         """Delayed messages, by their ids."""
         self._stored: dict[_Place, _Stored] = {}

@@ -35,7 +35,7 @@ class SeriesCoordinator(TransactionCoordinator):
     def commit_together(self, request: TogetherRequest, now_ms: int, out: Effects) -> bool:
         """Commit the transactions of a batch, and abort whatever else the series has open.
 
-        Whoever asks knows the winners: what is open beside them are attempts that were given up,
+        The caller knows the winners: what is open beside them are attempts that were given up,
         and would hold back readers until their timeout. False when this batch or a later one was
         committed before: then only the transactions that are named are aborted, since they say
         again what is there already.

@@ -48,7 +48,7 @@ class Transaction:
     next_producer_id: int = NO_PRODUCER
     """Of a decided transaction whose producer has used up its epochs: who it is when it is over."""
     heard_ms: int = 0
-    """When the producer was last heard of; not stored, a start begins its session anew."""
+    """Time of the last request of the producer; not stored, a start begins its session anew."""
 
     @property
     def is_exhausted(self) -> bool:

@@ -18,7 +18,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 import goqueue
 from goqueue.model.errors import GoQueueError, InvariantError, OffsetOutOfRangeError
-from goqueue.protocols.grpc.errors import GRPC_CODES, to_error, told
+from goqueue.protocols.grpc.errors import GRPC_CODES, status_of, to_error
 from goqueue.protocols.grpc.listener import SERVICES
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.wire.grpc.limits import MAX_MESSAGE_BYTES
@@ -72,7 +72,7 @@ def every_error() -> Iterator[type[GoQueueError]]:
 @pytest.mark.parametrize("kind", list(every_error()), ids=lambda kind: kind.__name__)
 def test_every_error_has_a_line_that_says_more_than_something_went_wrong(kind):
     vague = kind is GoQueueError or issubclass(kind, InvariantError)
-    assert (told(kind).code == 500) == vague
+    assert (status_of(kind).code == 500) == vague
 
 
 @pytest.mark.parametrize("kind", list(every_error()), ids=lambda kind: kind.__name__)
@@ -84,7 +84,7 @@ def test_what_is_the_client_s_to_try_again_has_a_status_that_says_so(kind):
         grpc.StatusCode.NOT_FOUND,
     }
     if kind.retriable:
-        assert told(kind).status in again
+        assert status_of(kind).status in again
 
 
 def test_a_class_without_a_line_takes_its_ancestor_s():
@@ -92,7 +92,7 @@ def test_a_class_without_a_line_takes_its_ancestor_s():
         pass
 
     assert NarrowError not in GRPC_CODES
-    assert told(NarrowError) == told(OffsetOutOfRangeError)
+    assert status_of(NarrowError) == status_of(OffsetOutOfRangeError)
 
 
 def test_an_error_carries_what_a_program_may_want_to_know():

@@ -108,7 +108,7 @@ def test_a_partition_that_refuses_appends_is_the_most_urgent(scene: Scene) -> No
     scene.free_bytes = 100
     scene.failed = [("my-orders-2", "no space")]
     assert scene.look() == [
-        ("critical", "my-orders-2 refuses to be published to", "/console/topics/my-orders"),
+        ("critical", "my-orders-2 refuses appends", "/console/topics/my-orders"),
         ("warning", "The disk is 90% full", "/console"),
     ]
     scene.disk_full = "less than 10 % are left"
@@ -123,8 +123,8 @@ def test_groups_that_do_not_get_on_are_named(scene: Scene) -> None:
     scene.group("young", [7], members=1)
     assert scene.look() == [
         ("critical", "Group stuck is stuck", "/console/groups/stuck"),
-        ("warning", "Nobody reads for group nobody/here", "/console/groups/nobody%2Fhere"),
-        ("warning", "Group slow falls behind", "/console/groups/slow"),
+        ("warning", "Group nobody/here has no members", "/console/groups/nobody%2Fhere"),
+        ("warning", "Group slow has a growing lag", "/console/groups/slow"),
     ]
 
 
@@ -162,7 +162,7 @@ def test_messages_that_come_back_or_die_are_told(scene: Scene) -> None:
         ("warning", "9 dead letters of bills", "/console/dead-letters/bills"),
         ("warning", "2 dead letters of pipeline revenue", "/console/topics/rejected%2Frows"),
         ("warning", "1 dead letter of orders", "/console/dead-letters/orders"),
-        ("warning", "More messages are handed back than are done", "/console/queues"),
+        ("warning", "More messages are nacked than acknowledged", "/console/queues"),
     ]
     scene.acked = 6.0
     assert len(scene.look()) == 3
@@ -187,8 +187,8 @@ def test_slow_publishing_is_told(scene: Scene, p99: float, severity: str) -> Non
 def test_a_process_at_its_limits_is_told(scene: Scene) -> None:
     scene.loop_lag_s, scene.open_files = 0.8, 95
     assert [title for _, title, _ in scene.look()] == [
-        "This server was held up for 0.8 s",
-        "Few files can still be opened",
+        "The event loop was blocked for 0.8 s",
+        "The limit of open files is almost reached",
     ]
 
 

@@ -80,7 +80,7 @@ class Queue:
     ) -> None:
         """What the methods of a message do."""
         if self._stream.is_closed:
-            raise ClientClosedError("the queue was closed, and its messages were handed back")
+            raise ClientClosedError("the queue was closed, and its messages were returned")
         acknowledgement = Acknowledgement(verdict, reason, delay_ms)
         if wait:
             self._thread.call(self._settle(message, acknowledgement))

@@ -155,11 +155,11 @@ def to_message(topic: str, partition: int, record: Record, trace_id: str = "") -
     )
     if record.headers:
         message.headers.extend(header_fields(record.headers))
-        _tell_delivery(message, record.headers)
+        _add_delivery(message, record.headers)
     return message
 
 
-def _tell_delivery(message: pb.Message, headers: Headers) -> None:
+def _add_delivery(message: pb.Message, headers: Headers) -> None:
     """Show what the headers say about the delivery, as far as it makes sense."""
     with suppress(PriorityError, DeliveryHeaderError):
         said = delivery_of(headers)
@@ -235,8 +235,8 @@ def places(partitions: Iterable[TopicPartition]) -> list[pb.TopicPartition]:
 
 def outcome(partition: TopicPartition, error: GoQueueError | None) -> pb.PartitionOutcome:
     """What became of one partition of a request."""
-    told = None if error is None else to_error(error)
-    return pb.PartitionOutcome(topic=partition.topic, partition=partition.partition, error=told)
+    found = None if error is None else to_error(error)
+    return pb.PartitionOutcome(topic=partition.topic, partition=partition.partition, error=found)
 
 
 def bounded(name: str, value: int, default: int, lowest: int, highest: int) -> int:

@@ -10,7 +10,7 @@ import grpc
 from grpc import aio
 
 from goqueue.model.errors import GoQueueError
-from goqueue.protocols.grpc.errors import ServerStoppingError, to_error, told
+from goqueue.protocols.grpc.errors import ServerStoppingError, status_of, to_error
 from goqueue.protocols.grpc.request_bounds import parser_of
 from goqueue.wire.grpc.contract import ERROR_KEY
 
@@ -137,4 +137,4 @@ def _is_ours(method: str) -> bool:
 
 async def _abort(context: aio.ServicerContext[Any, Any], error: GoQueueError) -> None:
     metadata = ((ERROR_KEY, to_error(error).SerializeToString()),)
-    await context.abort(told(error).status, str(error), metadata)
+    await context.abort(status_of(error).status, str(error), metadata)

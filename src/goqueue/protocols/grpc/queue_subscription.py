@@ -117,7 +117,7 @@ class QueueSubscription:
 
     async def _send_messages(self) -> None:
         while True:
-            await self._tell_assignment()
+            await self._send_assignment()
             room = await self._room()
             if room:
                 await self._send_runs(await self._poll(room))
@@ -137,7 +137,7 @@ class QueueSubscription:
             await asyncio.sleep(_GATHER_S)
             return []
 
-    async def _tell_assignment(self) -> None:
+    async def _send_assignment(self) -> None:
         """Tell the client what it takes from, if that is news."""
         partitions = self._queue_members.partitions_of(self._member)
         if partitions == self._told:
@@ -198,7 +198,7 @@ class QueueSubscription:
         return pb.SubscribeResponse(batch=pb.MessageBatch(messages=messages))
 
     async def _carried(self, run: Run, records: list[Record]) -> list[tuple[Run, list[Record]]]:
-        """A run in parts that gRPC carries; what it cannot carry at all is handed back."""
+        """A run in parts that gRPC carries; a message that is too large is returned."""
         refused = too_large(records)
         if refused:
             reason = f"the message is larger than the {MAX_MESSAGE_BYTES} bytes that gRPC carries"

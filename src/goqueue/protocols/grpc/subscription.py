@@ -87,7 +87,7 @@ class Subscription:
                 await self._memberships.release(self._member)
             else:
                 await self._memberships.heartbeat(self._member)
-        await self._tell_assignment()
+        await self._send_assignment()
         if self._read or not self._credit or not self._member.assigned:
             if not await self._send_read():
                 await self._wait()
@@ -100,7 +100,7 @@ class Subscription:
         if asyncio.get_running_loop().time() - self._written_s > SILENCE_S:
             await self._send(pb.SubscribeResponse(heartbeat=pb.SubscribeHeartbeat()))
 
-    async def _tell_assignment(self) -> None:
+    async def _send_assignment(self) -> None:
         """Tell the client what it has and what it is to give up, if that is news."""
         member = self._member
         if self._told == (member.assigned, member.revoking):

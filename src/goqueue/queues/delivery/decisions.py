@@ -80,7 +80,7 @@ def postpone(
     delay_ms: int | None = None,
     error: str = "",
 ) -> list[Operation]:
-    """Messages were handed back: they wait for their next delivery, or have had their last.
+    """Messages were returned: they wait for their next delivery, or have had their last.
 
     Without a delay they wait the longer the more often they were delivered.
     """

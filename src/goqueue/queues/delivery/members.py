@@ -162,7 +162,7 @@ class Members:
         self.epoch += 1
 
     def expired(self, now_ms: int) -> list[str]:
-        """Those whose session has timed out; whoever asks removes them."""
+        """Those whose session has timed out; the caller removes them."""
         return [
             member.member_id
             for member in self._members.values()

@@ -64,7 +64,7 @@ class PartitionQueue:
         self._deadlines: list[tuple[int, int]] = []
         """A heap of deadlines and leases; only those that the lease confirms count."""
         self._errors: dict[int, str] = {}
-        """What was last said of messages that were handed back."""
+        """The last reasons of messages that were returned."""
         self._appliers: dict[type[Operation], Callable[[Any], None]] = {
             ops.Taken: self._take,
             ops.Untaken: self._untake,

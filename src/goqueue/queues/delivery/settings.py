@@ -29,7 +29,7 @@ class QueueSettings(msgspec.Struct, frozen=True):
     max_deliveries: int = 3
     """After so many failed deliveries the message is dead-lettered."""
     backoff_ms: int = 1000
-    """Before the first retry of a message that was handed back; doubled each time."""
+    """Back-off before the first retry of a nacked message; doubled each time."""
     max_backoff_ms: int = 60_000
     max_unacked: int = 1000
     """How many messages a member may have at once."""
@@ -95,7 +95,7 @@ class QueueSettings(msgspec.Struct, frozen=True):
         return tuple(name for name in names if getattr(self, name) != getattr(plain, name))
 
     def backoff(self, delivery_count: int) -> int:
-        """How long a message waits that was handed back after so many deliveries."""
+        """The back-off of a nacked message after this many deliveries."""
         doublings = min(max(delivery_count - 1, 0), 62)
         return min(self.backoff_ms << doublings, self.max_backoff_ms)
 

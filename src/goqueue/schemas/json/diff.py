@@ -27,7 +27,7 @@ from goqueue.schemas.json.limits import (
     matched,
     names_in,
     no_limits,
-    said,
+    type_name,
     upper,
 )
 from goqueue.schemas.json.shapes import COMBINED, Kind
@@ -98,7 +98,7 @@ class _Diff:
         if new.kind in COMBINED or old.kind in COMBINED:
             return self._combined(old, new, path)
         if old.kind is not new.kind:
-            return [f"TYPE_CHANGED at {path}: {said(old)} became {said(new)}"]
+            return [f"TYPE_CHANGED at {path}: {type_name(old)} became {type_name(new)}"]
         problems = bounds(old, new, path)
         if new.kind is Kind.OBJECT:
             return problems + self._object(old, new, path)
@@ -129,11 +129,11 @@ class _Diff:
                 ]
             if any(self._fits(old, part, path) for part in new.parts):
                 return []
-            return [f"TYPE_CHANGED at {path}: {said(old)} is none of {new.kind}"]
+            return [f"TYPE_CHANGED at {path}: {type_name(old)} is none of {new.kind}"]
         if old.kind is Kind.ALL_OF:
             if any(self._fits(part, new, path) for part in old.parts):
                 return []
-            return [f"TYPE_CHANGED at {path}: {said(new)} takes nothing of allOf"]
+            return [f"TYPE_CHANGED at {path}: {type_name(new)} takes nothing of allOf"]
         problems = [
             problem
             for at, part in enumerate(old.parts)

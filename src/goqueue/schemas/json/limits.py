@@ -189,6 +189,6 @@ def upper(keyword: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", keyword).upper()
 
 
-def said(shape: Shape) -> str:
+def type_name(shape: Shape) -> str:
     """What a shape is, for people."""
     return "integer" if shape.is_integer else shape.kind.value

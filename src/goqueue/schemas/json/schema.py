@@ -194,7 +194,7 @@ class JsonValidator:
         if len(payload) > _EXPLAINED_BYTES:
             return f"/: does not fit (of messages above {_EXPLAINED_BYTES} bytes no place is told)"
         found = islice(self._compiled.iter_errors(value), _SHOWN_ERRORS)
-        return "; ".join(map(_told, found)) or "/: does not fit"
+        return "; ".join(map(_described, found)) or "/: does not fit"
 
     def field_names(self, indexes: Sequence[int] = (0,)) -> tuple[str, ...]:
         """The properties that the schema itself names."""
@@ -256,7 +256,7 @@ def _refuse_fetching(uri: str) -> None:
     raise ValueError(f"nothing is registered as {uri!r}")
 
 
-def _told(error: jsonschema_rs.ValidationError) -> str:
+def _described(error: jsonschema_rs.ValidationError) -> str:
     path = "".join(f"/{_escaped(each)}" for each in error.instance_path)
     return f"{path or '/'}: {error.message[:200]}"
 

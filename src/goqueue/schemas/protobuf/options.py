@@ -43,7 +43,7 @@ class OptionReader:
         self._words.need(";")
 
     def in_brackets(self, options: Any) -> Iterator[tuple[str, Value]]:
-        """`[name = value, ...]` if it is there; what is no option of Protobuf's is handed back."""
+        """`[name = value, ...]` if it is there; what is no option of Protobuf's is returned."""
         words = self._words
         if not words.eat("["):
             return

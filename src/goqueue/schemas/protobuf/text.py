@@ -182,13 +182,13 @@ class _Writer:
         return [*lines, "}"]
 
     def _options(self, options: Any, indent: str) -> list[str]:
-        return [f"{indent}option {each};" for each in self._said(options)]
+        return [f"{indent}option {each};" for each in self._option_texts(options)]
 
     def _brackets(self, options: Any, before: Iterable[str] = ()) -> str:
-        said = [*before, *self._said(options)]
+        said = [*before, *self._option_texts(options)]
         return f" [{', '.join(said)}]" if said else ""
 
-    def _said(self, options: Any) -> list[str]:
+    def _option_texts(self, options: Any) -> list[str]:
         said = []
         for field, value in options.ListFields():
             if field.name == "uninterpreted_option":

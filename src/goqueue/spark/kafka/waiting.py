@@ -37,7 +37,7 @@ def wait_for_news(
     """Return when something was appended behind the ends, or after a while.
 
     Where several brokers lead, the first is asked, and not for long. A lost connection ends the
-    wait early: whoever asks next finds out, and has the patience for it.
+    wait early: the next caller finds out, and waits for it.
     """
     if not ends:
         clock.sleep(wait_s)

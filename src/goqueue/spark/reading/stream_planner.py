@@ -47,7 +47,7 @@ class StreamPlanner:
         self._committed: StreamOffset | None = None
         """What the group was told last, so that it is told once."""
         self.seen: StreamOffset | None = None
-        """The end of the log when it was last looked at, for who shows how far behind we are."""
+        """The end of the log when it was last looked at, for reports of the lag."""
 
     @property
     def cluster(self) -> Cluster:

@@ -120,10 +120,10 @@ class MemberRoutes:
             raise GroupModeError(
                 f"group {group_id!r} is a queue: its messages are acknowledged, not its offsets"
             )
-        if said := body.said():
+        if given := body.given():
             raise FieldError(
-                f"{said[0]} is a setting of queue groups: log groups have no visibility timeout",
-                field=said[0],
+                f"{given[0]} is a setting of queue groups: log groups have no visibility timeout",
+                field=given[0],
                 expected="nothing, or another assignment than log",
             )
 
@@ -224,12 +224,12 @@ def _owner(member: QueueMember | Member) -> QueueMember | Member:
 
 def _check_queue(body: JoinBody) -> None:
     """Refuse what only log groups, or groups whose partitions have owners, can do."""
-    said = {
+    given = {
         "auto_commit": body.auto_commit,
         "auto_commit_interval": body.auto_commit_interval is not None,
         "assignor": body.assignor is not None and body.assignment == "shared",
     }
-    for name in (name for name, is_said in said.items() if is_said):
+    for name in (name for name, is_said in given.items() if is_said):
         raise FieldError(
             f"{name} has no effect in a group whose assignment is {body.assignment!r}",
             field=name,

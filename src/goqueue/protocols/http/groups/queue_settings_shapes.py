@@ -69,7 +69,7 @@ class SettingsBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         bool | None, doc("Whether dead-lettered messages are stored in `{topic}.dlq`.")
     ] = None
 
-    def said(self) -> list[str]:
+    def given(self) -> list[str]:
         """The settings that the body names."""
         names = (*DURATIONS, *UNCHANGED, "weights")
         return [name for name in names if getattr(self, name) is not None]
@@ -81,7 +81,7 @@ class SettingsBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             FieldError, AtFieldError: a value does not fit.
         """
         found: dict[str, Any] = {}
-        for name in self.said():
+        for name in self.given():
             value = getattr(self, name)
             if name in DURATIONS:
                 value = duration_ms(value, name, at_most_ms=MAX_VISIBILITY_MS, location="body")

@@ -78,7 +78,7 @@ def attention(
     if len(found) > _MAX_SHOWN:
         rest = len(found) - _MAX_SHOWN + 1
         found[_MAX_SHOWN - 1 :] = [
-            Attention("info", f"And {rest} more", "Look at the pages one by one.", "/console")
+            Attention("info", f"And {rest} more", "See the other pages.", "/console")
         ]
     return found
 
@@ -99,9 +99,7 @@ def _page(kind: str, name: str) -> str:
 def _failed(inventory: Inventory) -> Iterator[Attention]:
     for name, why in inventory.failed:
         topic = name.rpartition("-")[0] or name
-        yield Attention(
-            "critical", f"{name} refuses to be published to", why, _page("topics", topic)
-        )
+        yield Attention("critical", f"{name} refuses appends", why, _page("topics", topic))
 
 
 def _clock(broker: Broker) -> Iterator[Attention]:
@@ -139,7 +137,7 @@ def _disk(broker: Broker, health: HealthReport | None) -> Iterator[Attention]:
             yield Attention(
                 "warning",
                 f"The disk is {share:.0%} full",
-                f"{free_gb:.1f} GB are left; publishing is refused when there is too little.",
+                f"{free_gb:.1f} GB are left; publishing is refused when it is full.",
                 "/console",
             )
 
@@ -151,7 +149,7 @@ def _pipelines(broker: Broker) -> Iterator[Attention]:
             yield Attention(
                 "critical",
                 f"Pipeline {report.name} is lost",
-                f"It should run on {report.host or 'its host'}, and nothing is heard of it.",
+                f"It should run on {report.host or 'its host'}, and does not report.",
                 link,
             )
         elif report.state == FAILED:
@@ -174,7 +172,7 @@ def _pipelines(broker: Broker) -> Iterator[Attention]:
 
 def _brief(error: str | None) -> str:
     """The first lines of an error: a stack trace is on the page that the line leads to."""
-    said = " ".join((error or "").split()) or "It does not say why."
+    said = " ".join((error or "").split()) or "No reason was reported."
     return said if len(said) <= _ERROR_SHOWN else f"{said[:_ERROR_SHOWN]}…"
 
 
@@ -195,19 +193,23 @@ def _trouble(group: GroupLine, lines: GroupLines) -> tuple[Severity, str, str] |
     name, lag = group.group_id, int(lags[-1])
     waited = len(lags) >= _STEPS
     commits = sum(each or 0 for each in lines.committed.newest(_STEPS))
-    left = "1 message is left" if lag == 1 else f"{lag:,} messages are left"
+    left = "Lag: 1 message" if lag == 1 else f"Lag: {lag:,} messages"
     if not group.member_count:
         if waited and lags[-1] > lags[0]:
             grown = int(lags[-1] - lags[0])
-            return "warning", f"Nobody reads for group {name}", f"{left}, {grown:,} came lately."
+            return (
+                "warning",
+                f"Group {name} has no members",
+                f"{left}, growing by {grown:,} in a minute.",
+            )
         return None
     if waited and not commits and min(lags) > 0:
         count = group.member_count
-        members = "1 member reads" if count == 1 else f"{count} members read"
-        detail = f"{left}, {members}, and nothing was done in a minute."
+        members = "1 member" if count == 1 else f"{count} members"
+        detail = f"{left}, {members}, and no commit or acknowledgement in a minute."
         return "critical", f"Group {name} is stuck", detail
     if waited and lag > _MUCH_LAG and lags[-1] > lags[0]:
-        return "warning", f"Group {name} falls behind", f"{left}, and they become more."
+        return "warning", f"Group {name} has a growing lag", f"{left}."
     return None
 
 
@@ -217,7 +219,7 @@ def _latency(lately: Lately) -> Iterator[Attention]:
         yield Attention(
             "critical" if p99 > _VERY_SLOW_MS else "warning",
             "Publishing is slow",
-            f"One in a hundred took {p99:.0f} ms or longer in the last minute.",
+            f"The 99th percentile of the last minute is {p99:.0f} ms.",
             "/console",
         )
 
@@ -229,14 +231,14 @@ def _dead_letters(inventory: Inventory) -> Iterator[Attention]:
             yield Attention(
                 "warning",
                 f"{letters} of {each.source}",
-                "Of the last hour: look at why, then send them back or remove them.",
+                "In the last hour: check the reasons, then redrive or purge them.",
                 _page("dead-letters", each.source),
             )
         else:
             yield Attention(
                 "warning",
                 f"{letters} of pipeline {each.pipeline}",
-                f"Of the last hour, in topic {each.topic}: look at why.",
+                f"In the last hour, in topic {each.topic}: check the reasons.",
                 _page("topics", each.topic),
             )
 
@@ -246,8 +248,8 @@ def _retries(lately: Lately) -> Iterator[Attention]:
     if nacked >= _STORM_PER_S and nacked > acked:
         yield Attention(
             "warning",
-            "More messages are handed back than are done",
-            f"{nacked:.1f} a second were handed back in the last minute, {acked:.1f} acknowledged.",
+            "More messages are nacked than acknowledged",
+            f"{nacked:.1f} per second were nacked in the last minute, {acked:.1f} acknowledged.",
             "/console/queues",
         )
 
@@ -265,7 +267,7 @@ def _transactions(broker: Broker, inventory: Inventory) -> Iterator[Attention]:
         yield Attention(
             "warning",
             f"The transaction of {name} is open for {age_ms // 1000} s",
-            "Readers of committed messages wait for it.",
+            "read_committed consumers wait for it.",
             "/console/transactions",
         )
 
@@ -276,7 +278,7 @@ def _process(health: HealthReport | None) -> Iterator[Attention]:
     if health.loop_lag_s >= _LOOP_LATE_S:
         yield Attention(
             "warning",
-            f"This server was held up for {health.loop_lag_s:.1f} s",
+            f"The event loop was blocked for {health.loop_lag_s:.1f} s",
             "In the last minute, by its own work or by a busy machine.",
             "/console",
         )
@@ -284,7 +286,7 @@ def _process(health: HealthReport | None) -> Iterator[Attention]:
     if used is not None and most and used >= _FILES_TIGHT * most:
         yield Attention(
             "warning",
-            "Few files can still be opened",
+            "The limit of open files is almost reached",
             f"{used} of {most} are open: raise the limit (ulimit -n).",
             "/console",
         )

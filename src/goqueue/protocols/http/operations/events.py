@@ -113,7 +113,7 @@ class _Listener:
         if self._untold:
             self.woken.set()
 
-    def tell(self, names: Iterable[str]) -> None:
+    def notify(self, names: Iterable[str]) -> None:
         """Have these told, each once however often it happened."""
         mine = [each for each in names if each in self._wanted]
         if mine:
@@ -196,16 +196,16 @@ class EventHub:
         while True:
             await asyncio.sleep(self.settings.look_s)
             try:
-                self._tell_changes()
+                self._notify_changes()
             except Exception:  # noqa: BLE001 - streams go on, whatever one look has met
                 _log.exception("the overview could not be refreshed, retrying")
 
-    def _tell_changes(self) -> None:
+    def _notify_changes(self) -> None:
         seen = self._look()
         changed = [name for name in LISTS if seen[name] != self._seen[name]]
         self._seen = seen
         for listener in self._listeners:
-            listener.tell([*changed, OVERVIEW])
+            listener.notify([*changed, OVERVIEW])
 
     def _look(self) -> dict[str, object]:
         found: dict[str, object] = {}

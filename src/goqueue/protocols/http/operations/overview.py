@@ -100,7 +100,7 @@ class GroupHistory(msgspec.Struct):
 
 
 class OverviewSource:
-    """The overview as JSON, made anew once a second at most, whoever asks."""
+    """The overview as JSON, refreshed at most once a second for all clients."""
 
     def __init__(self, node: ServedNode) -> None:
         self._node = node

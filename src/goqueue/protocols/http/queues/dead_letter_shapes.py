@@ -122,7 +122,7 @@ class FilterBody(msgspec.Struct, forbid_unknown_fields=True):
     until: Annotated[Time | None, doc("Dead-lettered before this time.")] = None
     offsets: Annotated[
         dict[PartitionNumber, list[Offset]] | None,
-        doc("Offset ranges by partition of the dead-letter topic.", {"0": [3, 4]}),
+        doc("Only these offsets, by partition of the dead-letter topic.", {"0": [3, 4]}),
     ] = None
 
 

@@ -187,8 +187,8 @@ def schema_of(given: SchemaIn, default: SchemaType) -> Schema:
         kind,
         given.schema,
         tuple(Reference(each.name, each.subject, each.version) for each in given.references or ()),
-        _kept(given.metadata),
-        _kept(given.rule_set),
+        _as_json(given.metadata),
+        _as_json(given.rule_set),
     )
 
 
@@ -283,7 +283,7 @@ def page(items: Sequence[_T], offset: int, limit: int) -> list[_T]:
     return list(items[offset : None if limit < 0 else offset + limit])
 
 
-def _kept(value: dict[str, Any] | None) -> str | None:
+def _as_json(value: dict[str, Any] | None) -> str | None:
     return None if value is None else msgspec.json.encode(value, order="sorted").decode()
 
 

@@ -32,7 +32,7 @@ class Outflow:
         self._has_ended = False
 
     def pause(self) -> None:
-        """The client has fallen behind."""
+        """The client does not read fast enough."""
         self._may_write.clear()
 
     def resume(self) -> None:

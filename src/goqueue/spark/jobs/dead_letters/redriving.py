@@ -83,7 +83,7 @@ def dlq_redrive(
 
     Raises:
         OptionsError: the arguments make no sense.
-        SparkSourceError: there is no such topic, or the broker is away or lets nobody in; it knows
+        SparkSourceError: there is no such topic, or the broker is away or refuses us; it knows
             what it has redriven until then.
     """
     chosen = selection or Selection()

@@ -1,4 +1,4 @@
-"""`lag-report`: how far behind every group is, in messages and in time, and when it is done.
+"""`lag-report`: the lag of every group, in messages and in time, and when it will have caught up.
 
 Everything is asked for over Kafka's protocol, many groups and partitions at a time; no message is
 read but the first that a group has not read, and Spark is not needed.

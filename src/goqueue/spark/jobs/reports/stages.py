@@ -19,7 +19,7 @@ STAGES: Final = {
     "lateness": "due until in its partition",
     "wait": "in its partition until fetched for the first time",
     "work": "fetched until acknowledged",
-    "failed attempt": "fetched until handed back, rejected or out of time",
+    "failed attempt": "fetched until nacked, rejected or out of time",
     "redelivery": "failed until fetched again",
     "to dead letters": "received until dead-lettered",
     "end to end": "received until acknowledged",
