@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import pytest
 from support.bad_bits import flip, stored_batches
 from support.http_api import HttpApi
 from support.server import start_server
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["start_server"]
 
 WAIT_S = 120.0
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.2)
 
 
 def poll(api: HttpApi, limit: int) -> list[dict[str, str]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from goqueue.wire.kafka.api_keys import ApiKey
+from support.waiting import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,12 +33,10 @@ class Entry(NamedTuple):
 
 def eventually(check: Callable[[], object], expected: object) -> None:
     """Kafka answers before each of its threads has heard of a change."""
-    for _ in range(200):
-        found = check()
-        if found == expected:
-            return
+    deadline = time.monotonic() + WAIT_S
+    while (found := check()) != expected:
+        assert time.monotonic() < deadline, found
         time.sleep(0.05)
-    assert found == expected
 
 
 class ConfigAdmin:

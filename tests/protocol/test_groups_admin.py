@@ -28,9 +28,10 @@ from kafka.errors import (
 from kafka.structs import OffsetAndMetadata
 
 from support import group_wire as wire
-from support.groups import FAST_GROUPS, WAIT_S, eventually, make_topic
+from support.groups import FAST_GROUPS, WAIT_S, make_topic
 from support.kafka_wire import WireClient
 from support.server import ServerProcess
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

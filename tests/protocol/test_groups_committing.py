@@ -22,9 +22,10 @@ from kafka import TopicPartition as PythonPartition
 from kafka.structs import OffsetAndMetadata as PythonOffset
 
 from support import group_wire as wire
-from support.groups import FAST_GROUPS, MORTAL_GROUPS, WAIT_S, eventually, make_topic, publish
+from support.groups import FAST_GROUPS, MORTAL_GROUPS, WAIT_S, make_topic, publish
 from support.kafka_wire import WireClient
 from support.server import ServerProcess, start_server
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

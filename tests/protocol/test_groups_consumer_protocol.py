@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from support.groups import FAST_GROUPS, WAIT_S, cast, eventually, make_topic, publish, share_out
+from support.groups import FAST_GROUPS, WAIT_S, cast, make_topic, publish, share_out
 from support.server import ServerProcess
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

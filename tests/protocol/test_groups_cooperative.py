@@ -15,12 +15,12 @@ from support.groups import (
     cast,
     check_all_delivered,
     check_one_owner,
-    eventually,
     make_topic,
     share_out,
 )
 from support.kafka_wire import WireClient
 from support.server import start_server
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable

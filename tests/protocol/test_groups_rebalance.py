@@ -12,11 +12,11 @@ from support.groups import (
     cast,
     check_all_delivered,
     check_one_owner,
-    eventually,
     make_topic,
     share_out,
 )
 from support.server import ServerProcess
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

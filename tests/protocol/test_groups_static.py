@@ -10,12 +10,12 @@ from support.groups import (
     FAST_GROUPS,
     cast,
     check_all_delivered,
-    eventually,
     make_topic,
     publish,
     share_out,
 )
 from support.server import ServerProcess
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

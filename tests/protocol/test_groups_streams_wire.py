@@ -11,9 +11,10 @@ from kio.schema.errors import ErrorCode
 
 from support import group_wire
 from support import streams_wire as wire
-from support.groups import eventually, make_topic
+from support.groups import make_topic
 from support.kafka_wire import WireClient
 from support.server import ServerProcess
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from support import group_wire as wire
-from support.groups import FAST_GROUPS, eventually, make_topic
+from support.groups import FAST_GROUPS, make_topic
 from support.kafka_wire import WireClient
 from support.server import ServerProcess, start_server
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

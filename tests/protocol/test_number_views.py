@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from goqueue.cli.root import app
 from protocol.kafka_clients import confluent_consumer
 from support.http_api import HttpApi
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,13 +62,6 @@ def metric(api: HttpApi, name: str, *parts: str) -> float:
     )
 
 
-def until(found: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not found():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
-
-
 def join(api: HttpApi, group: str, topic: str, **fields: Any) -> str:
     member: str = api.post(f"/groups/{group}/join", {"topics": [topic], **fields})["member_id"]
     return member
@@ -82,7 +76,7 @@ def test_the_list_and_the_statistics_of_queues_tell_of_the_same_dead_messages(
     taken = api.get(f"/groups/{group}/poll?member_id={member}&timeout=60s&limit=4")["messages"]
     for each in taken:
         api.post("/messages/reject", {"receipt_handle": each["receipt_handle"], "reason": "bad"})
-    until(lambda: api.get(f"/groups/{group}")["total_lag"] == 0)
+    eventually(lambda: api.get(f"/groups/{group}")["total_lag"] == 0)
     assert rows(broker, "queue", "list")[group]["dead"] == "4"
     assert rows(broker, "queue", "stats")[group]["dead"] == "4"
     assert metric(api, "broker_dead_letters_total", f'"{group}"') == 4
@@ -185,7 +179,7 @@ def test_messages_that_a_log_group_has_committed_are_its_consumed_messages(
     options = {"group_id": group, "auto_offset_reset": "earliest"}
     with confluent_consumer(broker.kafka_address, **options) as consumer:
         consumer.subscribe([topic])
-        until(lambda: consumer.poll(0.1) is not None)
+        eventually(lambda: consumer.poll(0.1) is not None)
         for offset in (3, 8):
             consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
     consumed = "broker_messages_consumed_total"
@@ -193,7 +187,7 @@ def test_messages_that_a_log_group_has_committed_are_its_consumed_messages(
     assert api.get(f"/groups/{group}")["total_lag"] == 2
     assert metric(api, "broker_messages_fetched_total", f'"{topic}"') == 10
 
-    until(lambda: not api.get(f"/groups/{group}")["member_count"])
+    eventually(lambda: not api.get(f"/groups/{group}")["member_count"])
     reset = {"topic": topic, "strategy": "latest"}
     api.post(f"/groups/{group}/offsets/reset", reset)
     assert metric(api, consumed, f'"{group}"') == 8  # nobody has read what was skipped
@@ -214,7 +208,7 @@ def test_offsets_of_a_transaction_count_when_it_commits(
             place = TopicPartition(topic, 0, offset)
             producer.send_offsets_to_transaction([place], consumer.consumer_group_metadata())
             ends()
-    until(lambda: api.get(f"/groups/{group}")["total_lag"] == 1)
+    eventually(lambda: api.get(f"/groups/{group}")["total_lag"] == 1)
     assert metric(api, "broker_messages_consumed_total", f'"{group}"') == 4
     commits = metric(api, "consumer_offset_commits_total", f'"{group}"')
     assert commits == api.get(f"/groups/{group}/rebalance/stats")["offset_commits"] == 1
@@ -251,7 +245,7 @@ def test_the_lanes_of_a_group_have_rates(
         found: float | None = lanes["normal"]["served_per_s"]
         return found
 
-    until(lambda: rate() is not None)
+    eventually(lambda: rate() is not None)
     api.publish(topic, "a", "b")
     api.get(f"/groups/{group}/poll?member_id={member}&timeout=60s")
-    until(lambda: bool(rate()))
+    eventually(lambda: bool(rate()))

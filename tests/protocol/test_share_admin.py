@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from kio.schema.errors import ErrorCode
 
 from support import group_wire
-from support.groups import FAST_GROUPS, eventually, make_topic
+from support.groups import FAST_GROUPS, make_topic
 from support.kafka_wire import WireClient
 from support.server import ServerProcess
 from support.share import (
@@ -28,6 +28,7 @@ from support.share import (
     share_consumer,
     store,
 )
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

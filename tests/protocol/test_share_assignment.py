@@ -9,7 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from support import group_wire
-from support.groups import FAST_GROUPS, eventually, make_topic, publish
+from support.groups import FAST_GROUPS, make_topic, publish
 from support.kafka_wire import WireClient
 from support.server import ServerProcess
 from support.share import (
@@ -23,6 +23,7 @@ from support.share import (
     store,
     values,
 )
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,9 +9,10 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from support.groups import eventually, make_topic, publish
+from support.groups import make_topic, publish
 from support.kafka_streams import WordCount, compile_word_count
 from support.server import ServerProcess
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +14,7 @@ from goqueue.cli.commands.trace import timeline
 from goqueue.protocols.http.operations.trace_shapes import TraceOut
 from support.http_api import HttpApi
 from support.server import start_server
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,14 +67,6 @@ def of_message(api: HttpApi, topic: str, offset: int) -> dict[str, Any]:
 
 def events(trace: dict[str, Any]) -> list[str]:
     return [span["event"] for span in trace["spans"]]
-
-
-def eventually(look: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 90
-    while not (found := look()):
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.05)
-    return found
 
 
 def redriven(api: HttpApi, topic: str) -> None:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from support.waiting import eventually
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -44,17 +46,6 @@ WAIT_S: Final = 90.0
 """Far longer than anything here takes; only a hang gets there."""
 
 TopicPartition = tuple[str, int]
-
-
-def eventually(condition: Callable[[], Any], what: str, timeout_s: float = WAIT_S) -> Any:
-    """What `condition` returns once that is true."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        result = condition()
-        if result:
-            return result
-        time.sleep(0.02)
-    raise AssertionError(f"not within {timeout_s:.0f} s: {what}")
 
 
 # --- Topics and messages -------------------------------------------------------------------------

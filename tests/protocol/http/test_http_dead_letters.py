@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,14 +29,6 @@ def reject(api: HttpApi, messages: list[dict[str, Any]], reason: str = "broken")
     handles = [each["receipt_handle"] for each in messages]
     answer = api.post("/messages/reject/batch", {"receipt_handles": handles, "reason": reason})
     assert answer["settled"] == len(messages)
-
-
-def eventually(look: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 90
-    while not (found := look()):
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.02)
-    return found
 
 
 def letters(api: HttpApi, topic: str, count: int, query: str = "") -> list[dict[str, Any]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from support.waiting import eventually
 
+if TYPE_CHECKING:
     from support.http_api import HttpApi
 
 
@@ -26,14 +25,6 @@ def bury_together(bootstrap: str, box: str, who: str, ends: list[bool]) -> None:
         else:
             producer.flush(90)
             producer.abort_transaction(90)
-
-
-def eventually(look: Callable[[], bool]) -> None:
-    """The overview is made once a second at most."""
-    deadline = time.monotonic() + 90
-    while not look():
-        assert time.monotonic() < deadline, "it never was so"
-        time.sleep(0.1)
 
 
 def told(api: HttpApi, topic: str) -> tuple[int, int, int | None]:

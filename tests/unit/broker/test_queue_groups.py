@@ -34,10 +34,9 @@ from goqueue.records import Record, encode, peek
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, SimulatedCrash
+from support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from goqueue.broker.broker import Broker
     from goqueue.queues.acquired_batch import Delivery
     from goqueue.queues.members import QueueMember
@@ -80,12 +79,6 @@ async def time_passes(broker: Broker, milliseconds: int) -> None:
     broker.clock.advance(milliseconds)
     for group in list(broker.queues):
         await broker.queues.shard_of(group).tick()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - the broker tells nobody when it is done
-            await asyncio.sleep(0.005)
 
 
 def start(broker: Broker) -> int:
@@ -137,7 +130,7 @@ def test_a_poll_that_waits_gets_what_is_published_meanwhile(tmp_path: Path) -> N
             waiting = asyncio.create_task(
                 broker.deliverer.poll(member, limit=10, max_wait_ms=60_000)
             )
-            await asyncio.sleep(0.01)
+            await until(lambda: broker.queues.waiters("g")._waiters)
             publish(broker, "t", b"news")
             assert offsets(await asyncio.wait_for(waiting, 60)) == [0]
 
@@ -150,7 +143,7 @@ def test_a_poll_that_is_cancelled_takes_nothing(tmp_path: Path) -> None:
             await topic_of(broker, 0)
             member = await member_of(broker)
             waiting = asyncio.create_task(broker.deliverer.poll(member, limit=1, max_wait_ms=9999))
-            await asyncio.sleep(0.01)
+            await until(lambda: broker.queues.waiters("g")._waiters)
             waiting.cancel()
             with suppress(asyncio.CancelledError):
                 await waiting
@@ -174,7 +167,7 @@ def test_a_member_with_as_much_as_it_may_have_gets_more_when_it_is_done_with_som
             waiting = asyncio.create_task(
                 broker.deliverer.poll(member, limit=9, max_wait_ms=60_000)
             )
-            await asyncio.sleep(0.01)
+            await until(lambda: broker.queues.waiters("g")._waiters)
             assert not waiting.done()
             await settle(broker, taken[:2])
             assert offsets(await asyncio.wait_for(waiting, 60)) == [4, 5]

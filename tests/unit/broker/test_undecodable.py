@@ -17,9 +17,9 @@ from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.records import Record, encode, peek
 from support.batches import batch_with_bad_record, garbage_batch, sealed
 from support.brokers import publish, read_all, running_broker
+from support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from goqueue.broker.broker import Broker
@@ -27,12 +27,6 @@ if TYPE_CHECKING:
 
 ACK = Acknowledgement(Verdict.ACK)
 REJECT = Acknowledgement(Verdict.REJECT, "never")
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - the broker tells nobody when it is done
-            await asyncio.sleep(0.005)
 
 
 def send(broker: Broker, batch: bytes) -> None:
