@@ -130,7 +130,7 @@ def test_a_poll_that_waits_gets_what_is_published_meanwhile(tmp_path: Path) -> N
             waiting = asyncio.create_task(
                 broker.deliverer.poll(member, limit=10, max_wait_ms=60_000)
             )
-            await until(lambda: broker.queues.waiters("g")._waiters)
+            await until(lambda: broker.queues.waiters("g"))
             publish(broker, "t", b"news")
             assert offsets(await asyncio.wait_for(waiting, 60)) == [0]
 
@@ -143,7 +143,7 @@ def test_a_poll_that_is_cancelled_takes_nothing(tmp_path: Path) -> None:
             await topic_of(broker, 0)
             member = await member_of(broker)
             waiting = asyncio.create_task(broker.deliverer.poll(member, limit=1, max_wait_ms=9999))
-            await until(lambda: broker.queues.waiters("g")._waiters)
+            await until(lambda: broker.queues.waiters("g"))
             waiting.cancel()
             with suppress(asyncio.CancelledError):
                 await waiting
@@ -167,7 +167,7 @@ def test_a_member_with_as_much_as_it_may_have_gets_more_when_it_is_done_with_som
             waiting = asyncio.create_task(
                 broker.deliverer.poll(member, limit=9, max_wait_ms=60_000)
             )
-            await until(lambda: broker.queues.waiters("g")._waiters)
+            await until(lambda: broker.queues.waiters("g"))
             assert not waiting.done()
             await settle(broker, taken[:2])
             assert offsets(await asyncio.wait_for(waiting, 60)) == [4, 5]
