@@ -180,7 +180,7 @@ def test_the_http_address_is_taken_from_the_server_unless_that_is_another_machin
     )  # fmt: skip
     assert (call.http and call.http.url) == url
     if url is None:
-        with pytest.raises(UsageError, match="--server: say where"):
+        with pytest.raises(UsageError, match="--server: the broker's HTTP address is needed"):
             call.require_http("please")
 
 
