@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from goqueue.groups.sticky import assign_sticky
-
-if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
 
 T = TypeVar("T")
 
@@ -91,44 +88,10 @@ SERVER_ASSIGNORS: Final[Mapping[str, Assignor]] = {
 DEFAULT_ASSIGNOR: Final = "uniform"
 
 
-@dataclass(frozen=True, slots=True)
-class AssignmentDiff(Generic[T]):
-    """What a rebalance changed; members that a part does not concern are not in it."""
+def count_moves(before: Assignment[T], after: Assignment[T]) -> tuple[int, int]:
+    """How many partitions were taken from members, and given to members without them."""
 
-    revocations: Mapping[str, frozenset[tuple[T, int]]]
-    assignments: Mapping[str, frozenset[tuple[T, int]]]
-    unchanged: Mapping[str, frozenset[tuple[T, int]]]
-    total_moved: int
-    """Partitions that had an owner before and have another one after."""
+    def missing(old: Assignment[T], new: Assignment[T]) -> int:
+        return sum(len(parts - new.get(member, frozenset())) for member, parts in old.items())
 
-    @property
-    def revoked_count(self) -> int:
-        """Partitions taken from a member."""
-        return sum(map(len, self.revocations.values()))
-
-    @property
-    def assigned_count(self) -> int:
-        """Partitions given to a member that did not have them."""
-        return sum(map(len, self.assignments.values()))
-
-
-def diff_assignments(before: Assignment[T], after: Assignment[T]) -> AssignmentDiff[T]:
-    """Compare two whole assignments, member by member."""
-    nothing: AbstractSet[tuple[T, int]] = frozenset()
-    member_ids = sorted(before.keys() | after.keys())
-    pairs = {
-        member_id: (before.get(member_id, nothing), after.get(member_id, nothing))
-        for member_id in member_ids
-    }
-    owner_before = {part: member_id for member_id, parts in before.items() for part in parts}
-    moved = sum(
-        owner_before.get(part, member_id) != member_id
-        for member_id, parts in after.items()
-        for part in parts
-    )
-    return AssignmentDiff(
-        {m: frozenset(old - new) for m, (old, new) in pairs.items() if old - new},
-        {m: frozenset(new - old) for m, (old, new) in pairs.items() if new - old},
-        {m: frozenset(old & new) for m, (old, new) in pairs.items() if old & new},
-        moved,
-    )
+    return missing(before, after), missing(after, before)

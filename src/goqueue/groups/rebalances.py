@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from goqueue.groups.stats import GroupStats
 
@@ -10,6 +10,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from goqueue.groups.service import Groups
+
+_COUNTERS: Final = (
+    "total",
+    "successful",
+    "failed",
+    "superseded",
+    "partitions_revoked",
+    "partitions_assigned",
+    "revocation_timeouts",
+    "reasons",
+    "joins",
+    "leaves",
+    "heartbeats",
+    "offset_commits",
+    "offset_commit_errors",
+)
 
 
 def rebalance_stats(groups: Groups, group_id: str | None = None) -> GroupStats:
@@ -36,19 +52,8 @@ def total(parts: Iterable[GroupStats]) -> GroupStats:
     whole = GroupStats()
     durations_ms = 0.0
     for part in parts:
-        whole.total += part.total
-        whole.successful += part.successful
-        whole.failed += part.failed
-        whole.superseded += part.superseded
-        whole.partitions_revoked += part.partitions_revoked
-        whole.partitions_assigned += part.partitions_assigned
-        whole.revocation_timeouts += part.revocation_timeouts
-        whole.reasons += part.reasons
-        whole.joins += part.joins
-        whole.leaves += part.leaves
-        whole.heartbeats += part.heartbeats
-        whole.offset_commits += part.offset_commits
-        whole.offset_commit_errors += part.offset_commit_errors
+        for counter in _COUNTERS:
+            setattr(whole, counter, getattr(whole, counter) + getattr(part, counter))
         durations_ms += part.average_duration_ms * part.successful
         if part.last_at_ms > whole.last_at_ms:
             whole.last_at_ms = part.last_at_ms

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.groups.assignors import diff_assignments
+from goqueue.groups.assignors import count_moves
 from goqueue.groups.classic.roster import ClassicRoster
 from goqueue.groups.classic.state import LEGAL_MOVES, ClassicState
 from goqueue.groups.consumer.protocol import PROTOCOL_TYPE, assigned_partitions
@@ -252,8 +252,8 @@ class ClassicRebalance(GroupCore):
         if self._partitions is None:
             self.stats.completed(now_ms)
             return
-        diff = diff_assignments(before or {}, self._partitions)
-        self.stats.completed(now_ms, revoked=diff.revoked_count, assigned=diff.assigned_count)
+        revoked, assigned = count_moves(before or {}, self._partitions)
+        self.stats.completed(now_ms, revoked=revoked, assigned=assigned)
 
     def _read_assignments(self) -> dict[str, frozenset[TopicPartition]] | None:
         if self.roster.protocol_type != PROTOCOL_TYPE:

@@ -7,54 +7,18 @@ and want when their group becomes a KIP-848 one. Anything that does not parse is
 
 from __future__ import annotations
 
-import struct
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.wire.kafka.errors import MalformedRequestError
+from goqueue.wire.kafka.primitives import Cursor, put_length, put_string
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PROTOCOL_TYPE: Final = "consumer"
 
-_I16: Final = struct.Struct(">h")
-_I32: Final = struct.Struct(">i")
-
-
-class _Reader:
-    """A cursor over big-endian fields; running off the end raises `ValueError`."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def _take(self, count: int) -> bytes:
-        end = self._at + count
-        if count < 0 or end > len(self._data):
-            raise ValueError("the bytes end early")
-        taken = self._data[self._at : end]
-        self._at = end
-        return taken
-
-    def i16(self) -> int:
-        return int(_I16.unpack(self._take(2))[0])
-
-    def i32(self) -> int:
-        return int(_I32.unpack(self._take(4))[0])
-
-    def string(self) -> str:
-        return self._take(self.i16()).decode()
-
-    def nullable_string(self) -> str | None:
-        size = self.i16()
-        return None if size < 0 else self._take(size).decode()
-
-    def nullable_bytes(self) -> bytes:
-        return self._take(max(self.i32(), 0))
-
-    def partitions(self) -> frozenset[TopicPartition]:
-        parts: set[TopicPartition] = set()
-        for _ in range(self.i32()):
-            topic = self.string()
-            parts.update(TopicPartition(topic, self.i32()) for _ in range(self.i32()))
-        return frozenset(parts)
+_T = TypeVar("_T")
 
 
 class Subscription(NamedTuple):
@@ -74,53 +38,63 @@ _RACK_FROM: Final = 3
 
 def read_subscription(metadata: bytes) -> Subscription | None:
     """The subscription of a member, or None when it is something else."""
-    reader = _Reader(metadata)
-    try:
-        version = reader.i16()
-        if version < 0:
-            return None
-        topics = frozenset(reader.string() for _ in range(reader.i32()))
-        reader.nullable_bytes()
-        owned = reader.partitions() if version >= _OWNED_FROM else frozenset()
-        if version >= _GENERATION_FROM:
-            reader.i32()
-        rack_id = reader.nullable_string() if version >= _RACK_FROM else None
-    except ValueError:
-        return None
-    return Subscription(version, topics, owned, rack_id or None)
+    return _read(metadata, _subscription)
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     """The topics in a member's subscription, or None when it is something else."""
-    reader = _Reader(metadata)
-    try:
-        if reader.i16() < 0:
-            return None
-        return frozenset(reader.string() for _ in range(reader.i32()))
-    except ValueError:
-        return None
+    return _read(metadata, lambda cursor, _: _topics(cursor))
 
 
 def assigned_partitions(assignment: bytes) -> frozenset[TopicPartition] | None:
     """The partitions in a member's assignment, or None when it is something else."""
     if not assignment:
         return frozenset()
-    reader = _Reader(assignment)
-    try:
-        return None if reader.i16() < 0 else reader.partitions()
-    except ValueError:
-        return None
+    return _read(assignment, lambda cursor, _: _partitions(cursor))
 
 
 def has_user_data(assignment: bytes) -> bool:
     """Whether the leader's assignor added data of its own to an assignment that parses."""
-    reader = _Reader(assignment)
+
+    def user_data(cursor: Cursor, _version: int) -> bool:
+        _partitions(cursor)
+        return cursor.bytes_length(compact=False) > 0
+
+    return _read(assignment, user_data) or False
+
+
+def _read(data: bytes, read: Callable[[Cursor, int], _T]) -> _T | None:
+    """What follows the version, or None when the bytes are something else."""
+    cursor = Cursor(memoryview(data))
     try:
-        reader.i16()
-        reader.partitions()
-        return bool(reader.nullable_bytes())
-    except ValueError:
-        return False
+        version = cursor.int16()
+        return None if version < 0 else read(cursor, version)
+    except MalformedRequestError:
+        return None
+
+
+def _subscription(cursor: Cursor, version: int) -> Subscription:
+    topics = _topics(cursor)
+    cursor.view(max(cursor.bytes_length(compact=False), 0))  # data of the client's assignor
+    owned = _partitions(cursor) if version >= _OWNED_FROM else frozenset()
+    if version >= _GENERATION_FROM:
+        cursor.int32()
+    rack_id = cursor.nullable_string(compact=False) if version >= _RACK_FROM else None
+    return Subscription(version, topics, owned, rack_id or None)
+
+
+def _topics(cursor: Cursor) -> frozenset[str]:
+    count = cursor.required_array_length(compact=False)
+    return frozenset(cursor.required_string(compact=False) for _ in range(count))
+
+
+def _partitions(cursor: Cursor) -> frozenset[TopicPartition]:
+    parts: set[TopicPartition] = set()
+    for _ in range(cursor.required_array_length(compact=False)):
+        topic = cursor.required_string(compact=False)
+        count = cursor.required_array_length(compact=False)
+        parts.update(TopicPartition(topic, cursor.int32()) for _ in range(count))
+    return frozenset(parts)
 
 
 def encode_assignment(partitions: frozenset[TopicPartition], version: int = 0) -> bytes:
@@ -128,12 +102,12 @@ def encode_assignment(partitions: frozenset[TopicPartition], version: int = 0) -
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(partition)
-    parts = [_I16.pack(version), _I32.pack(len(by_topic))]
+    out = bytearray(version.to_bytes(2))
+    put_length(out, len(by_topic), compact=False)
     for topic, numbers in by_topic.items():
-        parts += [_string(topic), _I32.pack(len(numbers)), *map(_I32.pack, numbers)]
-    return b"".join([*parts, _I32.pack(-1)])
-
-
-def _string(text: str) -> bytes:
-    data = text.encode()
-    return _I16.pack(len(data)) + data
+        put_string(out, topic, compact=False)
+        put_length(out, len(numbers), compact=False)
+        for number in numbers:
+            out += number.to_bytes(4, signed=True)
+    put_length(out, -1, compact=False)
+    return bytes(out)
