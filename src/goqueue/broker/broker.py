@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from goqueue.access.users import Users
+from goqueue.administration.groups import GroupAdministrator
 from goqueue.configs.broker_configs import BrokerConfigs
 from goqueue.configs.broker_setting_table import COMPACTION_INTERVAL, PRODUCER_EXPIRY
 from goqueue.configs.coordinated_group_configs import CoordinatedGroupConfigs
@@ -18,7 +19,9 @@ from goqueue.groups.polling.reader import MemberReader
 from goqueue.groups.service import Groups
 from goqueue.insight.backlogs import Backlogs
 from goqueue.insight.gauges import BrokerGauges
+from goqueue.insight.group_views import GroupViews
 from goqueue.insight.history import STEP_S, History
+from goqueue.insight.lag import GroupLag
 from goqueue.insight.new_dead_letters import NewDeadLetters
 from goqueue.metrics.registry import Metrics
 from goqueue.partitions.batch_opener import BatchOpener
@@ -61,6 +64,7 @@ from goqueue.tracing.log_groups import LogGroupTraces
 from goqueue.tracing.store import TraceStore
 from goqueue.tracing.tracer import Tracer
 from goqueue.transactions.ends import TransactionEnds
+from goqueue.transactions.offsets import TransactionOffsets
 from goqueue.transactions.service import Transactions
 from goqueue.transactions.writer import TransactionWriter
 
@@ -218,7 +222,24 @@ class Broker:
         self.redrives = Redrives(self, self.letters)
         self.health = Health(self.metrics, self.disk, settings.data_dir)
         self.partitions.on_opened = self.health.opened
-        self.backlogs = Backlogs(self)
+        self.transaction_offsets = TransactionOffsets(
+            self.topics, self.queues, self.memberships, self.transactions
+        )
+        self.group_views = GroupViews(self.topics, self.groups, self.queues)
+        self.lag = GroupLag(self.topics, self.partitions, self.groups, self.queues)
+        self.group_administrator = GroupAdministrator(
+            self.topics,
+            self.partitions,
+            self.groups,
+            self.queues,
+            views=self.group_views,
+            lag=self.lag,
+            measures=self.measures,
+            executor=self.executor,
+        )
+        self.backlogs = Backlogs(
+            self.group_views, self.lag, self.partitions, self.clock, self.executor
+        )
         self.history = History(self.metrics, self.clock, self.queues, self.backlogs)
         self.pipelines = Pipelines(self.state_logs, self.topic_changes, self.clock, self.executor)
         self.new_dead_letters = NewDeadLetters(

@@ -10,10 +10,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from goqueue.insight.group_views import list_groups
-from goqueue.insight.lag import group_lag
 from goqueue.insight.progress import Progress
 from goqueue.model.errors import GoQueueError
 from goqueue.model.ids import NO_TIMESTAMP
@@ -25,12 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.groups.service import Groups
+    from goqueue.insight.group_views import GroupViews
+    from goqueue.insight.lag import GroupLag
     from goqueue.model.lag import PartitionLag
     from goqueue.partitions.partitions import Partitions
-    from goqueue.queues.service import Queues
     from goqueue.runtime.clock import Clock
-    from goqueue.topics.catalogue import Topics
 
 _MAX_TRACKED: Final = 10_000
 """Pairs of a group and a topic that are looked at; of the others only the lag is known."""
@@ -42,17 +39,6 @@ _AT_ONCE: Final = 100
 
 _Pair: TypeAlias = tuple[str, str]
 _Lines: TypeAlias = "dict[_Pair, list[PartitionLag]]"
-
-
-class BacklogServices(Protocol):
-    """What backlogs are read from."""
-
-    topics: Topics
-    partitions: Partitions
-    groups: Groups
-    queues: Queues
-    executor: Executor
-    clock: Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +73,19 @@ class _Known(NamedTuple):
 class Backlogs:
     """Every group's backlog, as of the last look."""
 
-    def __init__(self, services: BacklogServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        views: GroupViews,
+        lag: GroupLag,
+        partitions: Partitions,
+        clock: Clock,
+        executor: Executor,
+    ) -> None:
+        self._views = views
+        self._lag = lag
+        self._partitions = partitions
+        self._clock = clock
+        self._executor = executor
         self._look = 0
         self._progress: dict[_Pair, Progress] = {}
         self._known: dict[tuple[str, TopicPartition], _Known] = {}
@@ -119,16 +116,16 @@ class Backlogs:
     async def _lines(self) -> _Lines:
         """Where every group is, a group at a time: there may be thousands of partitions."""
         lines: _Lines = {}
-        for group in list_groups(self._services):
+        for group in self._views.all():
             await asyncio.sleep(0)
-            for line in group_lag(self._services, group.group_id):
+            for line in self._lag.of(group.group_id):
                 pair = (group.group_id, line.topic)
                 if pair in lines or len(lines) < _MAX_TRACKED:
                     lines.setdefault(pair, []).append(line)
         return lines
 
     async def _noted(self, lines: _Lines) -> dict[_Pair, Backlog]:
-        now_s = self._services.clock.monotonic_s()
+        now_s = self._clock.monotonic_s()
         found: dict[_Pair, Backlog] = {}
         async for pair, partitions in _in_turns(lines):
             progress = self._progress.setdefault(pair, Progress())
@@ -177,11 +174,8 @@ class Backlogs:
         places = list({(_place(each), each.position) for _, _, each in due})
         if not places:
             return
-        services = self._services
         times = dict(
-            zip(
-                places, await in_thread(services.executor, lambda: self._times(places)), strict=True
-            )
+            zip(places, await in_thread(self._executor, lambda: self._times(places)), strict=True)
         )
         for _, group_id, each in due:
             time_ms = times[_place(each), each.position]
@@ -194,7 +188,7 @@ class Backlogs:
     def _time_at(self, partition_id: TopicPartition, offset: int) -> int | None:
         """The time of the batch that holds an offset, or comes next; None when it is unreadable."""
         try:
-            region = self._services.partitions.partition(partition_id).read(offset, 1)
+            region = self._partitions.partition(partition_id).read(offset, 1)
             if region is None:
                 return None
             info = peek_header(region.file.read(region.position, HEADER_BYTES))

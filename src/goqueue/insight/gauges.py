@@ -9,7 +9,6 @@ from goqueue.groups.consumer.protocol import assigned_partitions
 from goqueue.groups.describe import GroupType
 from goqueue.groups.stats import LeaveReason
 from goqueue.insight.group_views import is_listed, shared_state
-from goqueue.insight.lag import group_lag
 from goqueue.metrics import names
 from goqueue.model.errors import (
     CoordinatorUnavailableError,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from goqueue.groups.describe import GroupListing
     from goqueue.groups.service import Groups
     from goqueue.insight.backlogs import Backlogs
+    from goqueue.insight.lag import GroupLag
     from goqueue.metrics.kinds import CounterName, GaugeName
     from goqueue.metrics.registry import Metrics, Samples
     from goqueue.partitions.clock_guard import ClockGuard
@@ -49,6 +49,7 @@ class GaugeServices(Protocol):
     queues: Queues
     transactions: Transactions
     schemas: Schemas
+    lag: GroupLag
     backlogs: Backlogs
     metrics: Metrics
     clock: Clock
@@ -164,7 +165,7 @@ class BrokerGauges:
         return members
 
     def _put_offsets(self, samples: Samples, group_id: str) -> None:
-        for line in group_lag(self._services, group_id):
+        for line in self._services.lag.of(group_id):
             labels = (line.topic, group_id, str(line.partition))
             if line.committed is not None:
                 samples.put(names.COMMITTED_OFFSET, line.committed, *labels)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from goqueue.groups.consumer.protocol import PROTOCOL_TYPE, assigned_partitions
 from goqueue.groups.describe import GroupListing, GroupType
@@ -26,14 +26,6 @@ _STABLE: Final = "Stable"
 _SHARE: Final = "share"
 STICKY: Final = "sticky"
 """The assignor of Streams groups."""
-
-
-class GroupServices(Protocol):
-    """What groups are read from."""
-
-    topics: Topics
-    groups: Groups
-    queues: Queues
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,78 +57,108 @@ class GroupView:
     members: tuple[MemberView, ...]
 
 
-def list_groups(services: GroupServices) -> list[GroupLine]:
-    """Every group, by name; those that the broker keeps for itself are left out."""
-    found = {
-        listing.group_id: _log_line(listing)
-        for coordinator in services.groups.coordinators()
-        for listing in coordinator.list_groups()
-    }
-    for group in services.queues:
-        if is_listed(group):
-            found[group.group_id] = _queue_line(group, found.get(group.group_id))
-    return [found[group_id] for group_id in sorted(found)]
+class GroupViews:
+    """Every group: log groups, and the queue groups that may have the same names."""
 
+    def __init__(self, topics: Topics, groups: Groups, queues: Queues) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._queues = queues
 
-def view_group(services: GroupServices, group_id: str) -> GroupView:
-    """One group.
+    def all(self) -> list[GroupLine]:
+        """Every group, by name; those that the broker keeps for itself are left out."""
+        found = {
+            listing.group_id: _log_line(listing)
+            for coordinator in self._groups.coordinators()
+            for listing in coordinator.list_groups()
+        }
+        for group in self._queues:
+            if is_listed(group):
+                found[group.group_id] = _queue_line(group, found.get(group.group_id))
+        return [found[group_id] for group_id in sorted(found)]
 
-    Raises:
-        GroupNotFoundError: there is none of that name.
-    """
-    coordinator = services.groups.coordinator(group_id)
-    known = next((each for each in coordinator.list_groups() if each.group_id == group_id), None)
-    queue_group = services.queues.find(group_id)
-    if queue_group is not None and is_listed(queue_group):
-        line = _queue_line(queue_group, known)
-        if queue_group.settings.mode is Mode.SHARED:
-            return GroupView(line, "", _shared_members(services, queue_group))
-        if known is None:
-            return GroupView(line, "", ())
-    elif known is None:
-        raise GroupNotFoundError(f"there is no group {group_id!r}")
-    else:
-        line = _log_line(known)
-    if line.group_type is GroupType.STREAMS:
-        found = coordinator.describe_streams(group_id).members
-        members = tuple(
-            MemberView(
-                each.member.member_id,
-                each.member.client_id,
-                each.member.client_host,
-                _ordered(TopicPartition(*part) for part in each.partitions),
-                GroupType.STREAMS,
-            )
-            for each in found
+    def view(self, group_id: str) -> GroupView:
+        """One group.
+
+        Raises:
+            GroupNotFoundError: there is none of that name.
+        """
+        coordinator = self._groups.coordinator(group_id)
+        known = next(
+            (each for each in coordinator.list_groups() if each.group_id == group_id), None
         )
-        return GroupView(line, STICKY, members)
-    if line.group_type is GroupType.CONSUMER:
-        group = coordinator.describe_consumer(group_id)
+        queue_group = self._queues.find(group_id)
+        if queue_group is not None and is_listed(queue_group):
+            line = _queue_line(queue_group, known)
+            if queue_group.settings.mode is Mode.SHARED:
+                return GroupView(line, "", self._shared_members(queue_group))
+            if known is None:
+                return GroupView(line, "", ())
+        elif known is None:
+            raise GroupNotFoundError(f"there is no group {group_id!r}")
+        else:
+            line = _log_line(known)
+        if line.group_type is GroupType.STREAMS:
+            found = coordinator.describe_streams(group_id).members
+            members = tuple(
+                MemberView(
+                    each.member.member_id,
+                    each.member.client_id,
+                    each.member.client_host,
+                    _ordered(TopicPartition(*part) for part in each.partitions),
+                    GroupType.STREAMS,
+                )
+                for each in found
+            )
+            return GroupView(line, STICKY, members)
+        if line.group_type is GroupType.CONSUMER:
+            group = coordinator.describe_consumer(group_id)
+            members = tuple(
+                MemberView(
+                    member.member_id,
+                    member.client_id,
+                    member.client_host,
+                    self._named(member.assigned),
+                    GroupType.CLASSIC if member.classic else GroupType.CONSUMER,
+                )
+                for member in group.members
+            )
+            return GroupView(line, group.assignor, members)
+        classic = coordinator.describe_classic(group_id)
         members = tuple(
             MemberView(
                 member.member_id,
                 member.client_id,
                 member.client_host,
-                _named(services, member.assigned),
-                GroupType.CLASSIC if member.classic else GroupType.CONSUMER,
+                _ordered(
+                    TopicPartition(*each) for each in assigned_partitions(member.assignment) or ()
+                ),
+                GroupType.CLASSIC,
+            )
+            for member in classic.members
+        )
+        return GroupView(line, classic.protocol_name, members)
+
+    def _shared_members(self, group: QueueGroup) -> tuple[MemberView, ...]:
+        return tuple(
+            MemberView(
+                member.member_id,
+                member.client_id,
+                member.client_host,
+                self._named(self._queues.keys_of(member)),
+                GroupType.SHARE,
             )
             for member in group.members
         )
-        return GroupView(line, group.assignor, members)
-    classic = coordinator.describe_classic(group_id)
-    members = tuple(
-        MemberView(
-            member.member_id,
-            member.client_id,
-            member.client_host,
-            _ordered(
-                TopicPartition(*each) for each in assigned_partitions(member.assignment) or ()
-            ),
-            GroupType.CLASSIC,
+
+    def _named(self, partitions: Iterable[TopicIdPartition]) -> tuple[TopicPartition, ...]:
+        """Partitions by the names of their topics; those of deleted topics are left out."""
+        topics = self._topics.catalogue.by_id
+        return _ordered(
+            TopicPartition(topics[topic_id].name, number)
+            for topic_id, number in partitions
+            if topic_id in topics
         )
-        for member in classic.members
-    )
-    return GroupView(line, classic.protocol_name, members)
 
 
 def shared_state(group: QueueGroup) -> str:
@@ -178,31 +200,6 @@ def _queue_line(group: QueueGroup, known: GroupListing | None) -> GroupLine:
         generation=0,
         member_count=0,
         mode=mode,
-    )
-
-
-def _shared_members(services: GroupServices, group: QueueGroup) -> tuple[MemberView, ...]:
-    return tuple(
-        MemberView(
-            member.member_id,
-            member.client_id,
-            member.client_host,
-            _named(services, services.queues.keys_of(member)),
-            GroupType.SHARE,
-        )
-        for member in group.members
-    )
-
-
-def _named(
-    services: GroupServices, partitions: Iterable[TopicIdPartition]
-) -> tuple[TopicPartition, ...]:
-    """Partitions by the names of their topics; those of deleted topics are left out."""
-    topics = services.topics.catalogue.by_id
-    return _ordered(
-        TopicPartition(topics[topic_id].name, number)
-        for topic_id, number in partitions
-        if topic_id in topics
     )
 
 

@@ -7,7 +7,7 @@ done. Which partitions count, and from where, is defined in `goqueue.model.lag`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from goqueue.groups.encoding import CommittedOffset
 from goqueue.model.errors import TopicError
@@ -25,80 +25,78 @@ if TYPE_CHECKING:
     from goqueue.topics.catalogue import Topics
 
 
-class LagServices(Protocol):
-    """What lag is read from."""
+class GroupLag:
+    """The lag of every group."""
 
-    topics: Topics
-    partitions: Partitions
-    groups: Groups
-    queues: Queues
+    def __init__(
+        self, topics: Topics, partitions: Partitions, groups: Groups, queues: Queues
+    ) -> None:
+        self._topics = topics
+        self._partitions = partitions
+        self._groups = groups
+        self._queues = queues
 
+    def committed(self, group_id: str) -> dict[TopicPartition, int]:
+        """The committed offsets of a group, for every partition that still exists."""
+        return {
+            TopicPartition(each.topic, each.partition): each.committed
+            for each in self.of(group_id)
+            if each.committed is not None
+        }
 
-def committed_offsets(services: LagServices, group_id: str) -> dict[TopicPartition, int]:
-    """The committed offsets of a group, for every partition that still exists."""
-    return {
-        TopicPartition(each.topic, each.partition): each.committed
-        for each in group_lag(services, group_id)
-        if each.committed is not None
-    }
+    def of(self, group_id: str) -> Iterator[PartitionLag]:
+        """Every partition that counts for a group and still exists; none of an unknown group."""
+        queue_group = self._queues.find(group_id)
+        if queue_group is not None and not queue_group.is_dormant:
+            return self._queue_lag(queue_group)
+        return self._log_lag(group_id)
 
+    def _queue_lag(self, group: QueueGroup) -> Iterator[PartitionLag]:
+        found = [
+            PartitionLag(
+                *partition.id,
+                max(queue.start, partition.log_start),
+                partition.log_start,
+                partition.log_end,
+            )
+            for key, queue in group.queues.items()
+            if (partition := self._queues.partition(key)) is not None
+        ]
+        yield from sorted(found, key=lambda each: (each.topic, each.partition))
 
-def group_lag(services: LagServices, group_id: str) -> Iterator[PartitionLag]:
-    """Every partition that counts for a group and still exists; none of an unknown group."""
-    queue_group = services.queues.find(group_id)
-    if queue_group is not None and not queue_group.is_dormant:
-        return _queue_lag(services, queue_group)
-    return _log_lag(services, group_id)
-
-
-def _queue_lag(services: LagServices, group: QueueGroup) -> Iterator[PartitionLag]:
-    found = [
-        PartitionLag(
-            *partition.id,
-            max(queue.start, partition.log_start),
-            partition.log_start,
-            partition.log_end,
+    def _log_lag(self, group_id: str) -> Iterator[PartitionLag]:
+        coordinator = self._groups.coordinator(group_id)
+        committed = {
+            place: offset.offset
+            for place, offset in coordinator.fetch_offsets(group_id).items()
+            if isinstance(offset, CommittedOffset)
+        }
+        reading = coordinator.reading(group_id)
+        topics = self._topics.catalogue.by_name
+        places = counted_partitions(
+            committed,
+            self._assigned(reading),
+            lambda name: topics[name].partition_count if name in topics else 0,
+            is_subscriber=reading.is_subscriber,
         )
-        for key, queue in group.queues.items()
-        if (partition := services.queues.partition(key)) is not None
-    ]
-    yield from sorted(found, key=lambda each: (each.topic, each.partition))
+        for topic, number in places:
+            try:
+                partition = self._partitions.local(TopicPartition(topic, number))
+            except TopicError:
+                continue
+            yield PartitionLag(
+                topic,
+                number,
+                committed.get(TopicPartition(topic, number)),
+                partition.log_start,
+                partition.log_end,
+            )
 
-
-def _log_lag(services: LagServices, group_id: str) -> Iterator[PartitionLag]:
-    coordinator = services.groups.coordinator(group_id)
-    committed = {
-        place: offset.offset
-        for place, offset in coordinator.fetch_offsets(group_id).items()
-        if isinstance(offset, CommittedOffset)
-    }
-    reading = coordinator.reading(group_id)
-    topics = services.topics.catalogue.by_name
-    places = counted_partitions(
-        committed,
-        _assigned(services, reading),
-        lambda name: topics[name].partition_count if name in topics else 0,
-        is_subscriber=reading.is_subscriber,
-    )
-    for topic, number in places:
-        try:
-            partition = services.partitions.local(TopicPartition(topic, number))
-        except TopicError:
-            continue
-        yield PartitionLag(
-            topic,
-            number,
-            committed.get(TopicPartition(topic, number)),
-            partition.log_start,
-            partition.log_end,
-        )
-
-
-def _assigned(services: LagServices, reading: Reading) -> set[TopicPartition]:
-    topics = services.topics.catalogue.by_id
-    by_id = {
-        TopicPartition(topics[topic_id].name, number)
-        for topic_id, number in reading.with_ids
-        if topic_id in topics
-    }
-    return {*by_id, *reading.named}
+    def _assigned(self, reading: Reading) -> set[TopicPartition]:
+        topics = self._topics.catalogue.by_id
+        by_id = {
+            TopicPartition(topics[topic_id].name, number)
+            for topic_id, number in reading.with_ids
+            if topic_id in topics
+        }
+        return {*by_id, *reading.named}

@@ -9,15 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from goqueue.insight.group_views import is_listed, list_groups
+from goqueue.insight.group_views import is_listed
 from goqueue.model.errors import GoQueueError
 from goqueue.queues.views import queue_views
 from goqueue.transactions.messages import TransactionFilter
 
 if TYPE_CHECKING:
     from goqueue.delays.service import Delays
-    from goqueue.groups.service import Groups
-    from goqueue.insight.group_views import GroupLine
+    from goqueue.insight.group_views import GroupLine, GroupViews
     from goqueue.insight.history import History
     from goqueue.insight.new_dead_letters import DeadLetterCount, NewDeadLetters
     from goqueue.partitions.partitions import Partitions
@@ -36,7 +35,7 @@ class OverviewServices(Protocol):
 
     topics: Topics
     partitions: Partitions
-    groups: Groups
+    group_views: GroupViews
     queues: Queues
     transactions: Transactions
     schemas: Schemas
@@ -108,7 +107,7 @@ async def take_inventory(services: OverviewServices, connections: int) -> Invent
         partitions += len(found)
         messages += sum(each.message_count for each in found)
         size_bytes += sum(each.size_bytes for each in found)
-    groups = list_groups(services)
+    groups = services.group_views.all()
     in_flight, retrying = _queued(services)
     transactions = services.transactions.list(_OPEN)
     totals = Totals(

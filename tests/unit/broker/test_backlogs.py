@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.administration.offsets import set_offsets
 from goqueue.insight import backlogs
 from goqueue.insight.progress import SPACING_S, WINDOW_S, Progress
 from goqueue.model.topic_partition import TopicPartition
@@ -125,12 +124,12 @@ async def _looked(broker: Broker, group_id: str) -> Backlog:
 
 def test_the_oldest_message_is_the_one_that_a_log_group_goes_on_with(tmp_path: Path) -> None:
     async def scenario(broker: Broker, clock: ManualClock) -> None:
-        await set_offsets(broker, "g", {PLACE: 0})
+        await broker.group_administrator.set_offsets("g", {PLACE: 0})
         assert (await _looked(broker, "g")).oldest_age_s(clock.now_ms()) == 30
-        await set_offsets(broker, "g", {PLACE: 2})
+        await broker.group_administrator.set_offsets("g", {PLACE: 2})
         found = await _looked(broker, "g")
         assert (found.lag, found.oldest_age_s(clock.now_ms())) == (1, 10)
-        await set_offsets(broker, "g", {PLACE: 3})
+        await broker.group_administrator.set_offsets("g", {PLACE: 3})
         found = await _looked(broker, "g")
         assert (found.lag, found.oldest_ms, found.oldest_age_s(clock.now_ms())) == (0, None, 0)
 
@@ -151,7 +150,7 @@ def test_the_oldest_of_a_queue_group_is_the_one_that_nobody_acknowledged(tmp_pat
 
 def test_what_retention_took_away_is_not_waited_for(tmp_path: Path) -> None:
     async def scenario(broker: Broker, clock: ManualClock) -> None:
-        await set_offsets(broker, "g", {PLACE: 0})
+        await broker.group_administrator.set_offsets("g", {PLACE: 0})
         await broker.delete_records(PLACE, 2)
         assert (await _looked(broker, "g")).oldest_age_s(clock.now_ms()) == 10
 
@@ -167,7 +166,9 @@ def test_one_look_reads_so_many_messages_and_the_next_ones_the_others(
         for number in range(3):
             await broker.create_topic(f"t{number}", 1)
             publish(broker, f"t{number}", b"x")
-        await set_offsets(broker, "g", {TopicPartition(f"t{number}", 0): 0 for number in range(3)})
+        await broker.group_administrator.set_offsets(
+            "g", {TopicPartition(f"t{number}", 0): 0 for number in range(3)}
+        )
         for known in (2, 3):
             await broker.backlogs.look()
             found = broker.backlogs.of("g")
@@ -178,7 +179,7 @@ def test_one_look_reads_so_many_messages_and_the_next_ones_the_others(
 
 def test_what_is_gone_is_forgotten(tmp_path: Path) -> None:
     async def scenario(broker: Broker, clock: ManualClock) -> None:
-        await set_offsets(broker, "g", {PLACE: 0})
+        await broker.group_administrator.set_offsets("g", {PLACE: 0})
         await broker.backlogs.look()
         await broker.delete_topic("t")
         await broker.backlogs.look()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from goqueue.administration.group_removal import delete_group
 from goqueue.insight.gauges import BrokerGauges
 from goqueue.metrics import names
 from goqueue.metrics.registry import Samples
@@ -37,7 +36,7 @@ def test_a_reading_outlives_topics_and_groups_that_come_and_go(tmp_path: Path) -
                 if turn == 0:
                     await broker.delete_topic("t2")
                 if names.GROUP_MEMBERS in samples.values and "g2" in broker_groups(broker):
-                    await delete_group(broker, "g2")
+                    await broker.group_administrator.delete("g2")
                     for number in range(20):  # in coordinators that nobody needed so far
                         broker.groups.coordinator(f"new{number}")
             values = samples.values

@@ -9,7 +9,6 @@ import pytest
 
 from goqueue.groups.rebalances import rebalance_stats, total
 from goqueue.groups.stats import GroupStats, RebalanceReason
-from goqueue.insight.group_views import list_groups, view_group
 from goqueue.model.errors import GroupNotFoundError
 from goqueue.model.topic_partition import TopicPartition
 from support.brokers import publish, running_broker
@@ -37,8 +36,8 @@ def with_topic(tmp_path: Path, scenario: Callable[[Broker], Awaitable[None]]) ->
 def test_a_view_of_a_group_names_its_members_and_their_partitions(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
         member = await broker.memberships.join("g", ["t"], client_id="me", client_host="here")
-        assert [listing.group_id for listing in list_groups(broker)] == ["g"]
-        view = view_group(broker, "g")
+        assert [listing.group_id for listing in broker.group_views.all()] == ["g"]
+        view = broker.group_views.view("g")
         (seen,) = view.members
         assert (seen.member_id, seen.client_id, seen.client_host) == (
             member.member_id,
@@ -47,7 +46,7 @@ def test_a_view_of_a_group_names_its_members_and_their_partitions(tmp_path: Path
         )
         assert seen.partitions == (TopicPartition("t", 0), TopicPartition("t", 1))
         with pytest.raises(GroupNotFoundError, match="'nobody'"):
-            view_group(broker, "nobody")
+            broker.group_views.view("nobody")
 
     with_topic(tmp_path, scenario)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from goqueue.administration.group_removal import delete_group
-from goqueue.insight.group_views import list_groups, view_group
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.offsets import committed_offsets
 from goqueue.topics.replica_assignments import check_assignments
@@ -112,13 +110,13 @@ class AdminService(AdminServiceServicer):
         self, request: pb.ListGroupsRequest, context: ServicerContext[Any, Any]
     ) -> pb.ListGroupsResponse:
         """Every group, by name."""
-        return pb.ListGroupsResponse(groups=map(_group, list_groups(self._broker)))
+        return pb.ListGroupsResponse(groups=map(_group, self._broker.group_views.all()))
 
     async def DescribeGroup(
         self, request: pb.GroupRequest, context: ServicerContext[Any, Any]
     ) -> pb.Group:
         """One group with its members and how far it has read."""
-        view = view_group(self._broker, request.name)
+        view = self._broker.group_views.view(request.name)
         group = _group(view.listing)
         for member in view.members:
             group.members.add(
@@ -137,7 +135,7 @@ class AdminService(AdminServiceServicer):
         self, request: pb.GroupRequest, context: ServicerContext[Any, Any]
     ) -> pb.DeleteGroupResponse:
         """Delete a group without members, with its offsets."""
-        await delete_group(self._broker, request.name)
+        await self._broker.group_administrator.delete(request.name)
         return pb.DeleteGroupResponse()
 
     # --- Maintenance -----------------------------------------------------------------------------

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from goqueue.administration.offsets import reset_offsets, set_offsets
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
-from goqueue.insight import lag
 from goqueue.model.errors import InvalidGroupIdError, TopicError
 from goqueue.model.lag import PartitionLag
 from goqueue.model.topic_partition import TopicPartition
@@ -48,7 +46,7 @@ class OffsetService(OffsetServiceServicer):
         queue_group = self._broker.queues.find(request.group)
         if known and queue_group is not None and not queue_group.is_dormant:
             offsets = {TopicPartition(each.topic, each.partition): each.offset for each in known}
-            await set_offsets(self._broker, request.group, offsets)
+            await self._broker.group_administrator.set_offsets(request.group, offsets)
         elif known:
             commit = CommitRequest(group_id=request.group, offsets=tuple(known))
             outcomes = await self._broker.groups.commit(commit)
@@ -71,7 +69,7 @@ class OffsetService(OffsetServiceServicer):
         _check_group(request.group)
         if not request.partitions:
             return pb.FetchOffsetsResponse(offsets=committed_offsets(self._broker, request.group))
-        committed = lag.committed_offsets(self._broker, request.group)
+        committed = self._broker.lag.committed(request.group)
         response = pb.FetchOffsetsResponse()
         for each in request.partitions:
             place = TopicPartition(each.topic, each.partition)
@@ -86,8 +84,7 @@ class OffsetService(OffsetServiceServicer):
         self, request: pb.ResetOffsetsRequest, context: ServicerContext[Any, Any]
     ) -> pb.ResetOffsetsResponse:
         """Let a group go on reading elsewhere, or see what that would change."""
-        changes = await reset_offsets(
-            self._broker,
+        changes = await self._broker.group_administrator.reset_offsets(
             request.group,
             request.topic,
             position_of(request.to, request.offset, request.timestamp_ms),
@@ -106,7 +103,7 @@ class OffsetService(OffsetServiceServicer):
 
 def committed_offsets(broker: Broker, group: str) -> Iterator[pb.CommittedOffset]:
     """Every partition that the group has committed an offset of, or that a member reads."""
-    return map(_committed_offset, lag.group_lag(broker, group))
+    return map(_committed_offset, broker.lag.of(group))
 
 
 def _committed_offset(each: PartitionLag) -> pb.CommittedOffset:

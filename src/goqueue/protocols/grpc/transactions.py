@@ -11,7 +11,6 @@ from goqueue.protocols.grpc.conversions import outcome, publish_response
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.publish_requests import Incoming
 from goqueue.transactions.messages import Identity, InitRequest, TransactionFilter
-from goqueue.transactions.offsets import stage_offsets
 from goqueue.transactions.states import TransactionState
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import TransactionServiceServicer
@@ -120,8 +119,7 @@ class TransactionService(TransactionServiceServicer):
         offsets = {
             TopicPartition(each.topic, each.partition): each.offset for each in request.offsets
         }
-        outcomes = await stage_offsets(
-            self._broker,
+        outcomes = await self._broker.transaction_offsets.stage(
             _identity(request.producer),
             request.group,
             offsets,

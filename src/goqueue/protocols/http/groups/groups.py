@@ -6,10 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
-from goqueue.administration.group_removal import delete_group
 from goqueue.groups.rebalances import rebalance_stats
-from goqueue.insight.group_views import list_groups, view_group
-from goqueue.insight.lag import group_lag
 from goqueue.model.errors import UnknownMemberError
 from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.route import BrokerRoutes, route
@@ -53,10 +50,10 @@ class GroupRoutes(BrokerRoutes):
     @route("GET", "/groups", tag=_TAG)
     async def list_all(self) -> GroupList:
         """List the groups of all protocols."""
-        return GroupList([self._listed(each) for each in list_groups(self._broker)])
+        return GroupList([self._listed(each) for each in self._broker.group_views.all()])
 
     def _listed(self, listing: GroupLineView) -> ListedGroup:
-        lags = list(group_lag(self._broker, listing.group_id))
+        lags = list(self._broker.lag.of(listing.group_id))
         now_ms = self._broker.clock.now_ms()
         ages = [
             now_ms - each.oldest_ms
@@ -75,8 +72,8 @@ class GroupRoutes(BrokerRoutes):
     @route("GET", "/groups/{group}/cooperative", tag=_TAG)
     async def describe(self, path: GroupPath) -> GroupInfo:
         """Describe a group: members, committed offsets, lag."""
-        view = view_group(self._broker, path.group)
-        lags = list(group_lag(self._broker, path.group))
+        view = self._broker.group_views.view(path.group)
+        lags = list(self._broker.lag.of(path.group))
         return GroupInfo(
             **_line(view.listing),
             assignor=view.assignor,
@@ -126,13 +123,13 @@ class GroupRoutes(BrokerRoutes):
     @route("DELETE", "/groups/{group}", tag=_TAG)
     async def delete(self, path: GroupPath) -> GroupDeleted:
         """Delete a group without members, with its committed offsets."""
-        await delete_group(self._broker, path.group)
+        await self._broker.group_administrator.delete(path.group)
         return GroupDeleted(path.group)
 
     @route("GET", "/groups/{group}/assignment", tag=_TAG)
     async def assignment(self, path: GroupPath, query: AssignmentQuery) -> AssignmentAnswer:
         """List the partitions of each member."""
-        view = view_group(self._broker, path.group)
+        view = self._broker.group_views.view(path.group)
         members = [
             each for each in self._members(view) if query.member_id in {None, each.member_id}
         ]

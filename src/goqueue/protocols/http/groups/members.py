@@ -14,7 +14,6 @@ import msgspec
 
 from goqueue.groups.polling.member import Member
 from goqueue.groups.polling.memberships import REBALANCE_TIMEOUT_MS
-from goqueue.insight.group_views import view_group
 from goqueue.model.errors import GroupModeError, TopicError
 from goqueue.protocols.http.api.codecs import duration_ms
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
@@ -103,7 +102,7 @@ class MemberRoutes:
             member = await self._queue_members.join(group_id, body.topics, wanted, **who)
             place = self._place(_owner(member))
             settings = settings_shape(self._queues.group(group_id).settings)
-        view = view_group(self._broker, group_id)
+        view = self._broker.group_views.view(group_id)
         members = [each.member_id for each in view.members]
         return JoinAnswer(**place, members=members, assignment=body.assignment, settings=settings)
 
@@ -184,7 +183,7 @@ class MemberRoutes:
     def _place(
         self, member: Member | QueueMember, before: frozenset[TopicPartition] = frozenset()
     ) -> dict[str, Any]:
-        state = view_group(self._broker, member.group_id).listing.state
+        state = self._broker.group_views.view(member.group_id).listing.state
         revoking: frozenset[TopicPartition] = frozenset()
         if isinstance(member, QueueMember):  # a shared one, to whom nothing is handed over
             assigned = before = frozenset(self._queue_members.partitions_of(member))

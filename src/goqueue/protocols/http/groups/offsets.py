@@ -5,10 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from goqueue.administration.offsets import reset_offsets, set_offsets
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
-from goqueue.insight.group_views import view_group
-from goqueue.insight.lag import group_lag
 from goqueue.model.errors import GroupError, TopicError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.http.api.codecs import time_ms
@@ -73,7 +70,7 @@ class OffsetRoutes(BrokerRoutes):
         queue_group = self._broker.queues.find(group_id)
         if queue_group is not None and not queue_group.is_dormant:
             with self._refusals_counted(group_id):
-                await set_offsets(self._broker, group_id, offsets)
+                await self._broker.group_administrator.set_offsets(group_id, offsets)
             return
         outcomes = await self._broker.groups.commit(
             CommitRequest(
@@ -111,8 +108,8 @@ class OffsetRoutes(BrokerRoutes):
     @route("GET", "/groups/{group}/offsets", tag=_TAG)
     async def fetch(self, path: GroupPath) -> OffsetsAnswer:
         """Committed offsets and lag of a group, by partition."""
-        view_group(self._broker, path.group)  # an unknown group is refused, not shown as empty
-        lags = list(group_lag(self._broker, path.group))
+        self._broker.group_views.view(path.group)  # an unknown group is refused, not shown as empty
+        lags = list(self._broker.lag.of(path.group))
         return OffsetsAnswer(
             path.group,
             committed_by_topic(lags),
@@ -124,8 +121,7 @@ class OffsetRoutes(BrokerRoutes):
     @route("POST", "/groups/{group}/offsets/reset", tag=_TAG)
     async def reset(self, path: GroupPath, body: ResetBody) -> ResetAnswer:
         """Reset the committed offsets of a group without members."""
-        changes = await reset_offsets(
-            self._broker,
+        changes = await self._broker.group_administrator.reset_offsets(
             path.group,
             body.topic,
             _position(body),

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from goqueue.insight.group_views import list_groups
 from goqueue.metrics import names
 from goqueue.model.dead_letters import is_dead_letter_topic
 from goqueue.model.errors import GoQueueError
@@ -59,7 +58,7 @@ def _topics(broker: Broker) -> object:
 def _groups(broker: Broker) -> object:
     return [
         (each.group_id, each.state, each.generation, each.member_count)
-        for each in list_groups(broker)
+        for each in broker.group_views.all()
     ]
 
 

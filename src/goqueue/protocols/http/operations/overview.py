@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 import goqueue
-from goqueue.insight.group_views import view_group
 from goqueue.insight.history import STEP_S
 from goqueue.insight.overview import HistoryView, Totals, history_view, take_inventory
 from goqueue.insight.vitals import Percentiles, Rates
@@ -206,7 +205,7 @@ class OverviewRoutes:
         Stored for the 200 most recently active groups; empty for others.
         """
         broker = self._node.broker
-        view_group(broker, path.group)
+        broker.group_views.view(path.group)
         lines = broker.history.group(path.group)
         backlogs = broker.backlogs.of(path.group)
         drains = [each.drain_s for each in backlogs if each.lag]

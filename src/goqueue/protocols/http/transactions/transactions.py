@@ -33,7 +33,6 @@ from goqueue.protocols.http.transactions.transaction_shapes import (
 )
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.transactions.messages import Identity, InitRequest, TransactionFilter
-from goqueue.transactions.offsets import stage_offsets
 from goqueue.transactions.states import TransactionState
 
 if TYPE_CHECKING:
@@ -146,8 +145,7 @@ class TransactionRoutes:
             for topic, numbers in body.offsets.items()
             for number, offset in numbers.items()
         }
-        outcomes = await stage_offsets(
-            self._broker,
+        outcomes = await self._broker.transaction_offsets.stage(
             identity,
             body.group,
             offsets,

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.administration.group_removal import delete_group
-from goqueue.insight.group_views import list_groups
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.kafka.access.operations import NO_OPERATIONS, group_operations
 from goqueue.protocols.kafka.errors import code_for
@@ -48,7 +46,7 @@ class GroupAdminApi:
         types = {each.lower() for each in request.types_filter or ()}
         found = [
             line
-            for line in list_groups(self._broker)
+            for line in self._broker.group_views.all()
             if not (states and line.state.lower() not in states)
             and not (types and line.group_type not in types)
         ]
@@ -108,7 +106,7 @@ class GroupAdminApi:
         async for group_id in in_turns(dict.fromkeys(request.groups_names)):
             code = ErrorCode.none
             try:
-                await delete_group(self._broker, group_id)
+                await self._broker.group_administrator.delete(group_id)
             except GoQueueError as error:
                 code = code_for(error)
             results.append({"group_id": group_id, "error_code": code})

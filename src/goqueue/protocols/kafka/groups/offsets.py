@@ -9,7 +9,6 @@ from kio.schema.errors import ErrorCode
 
 from goqueue.groups.encoding import CommittedOffset
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
-from goqueue.insight.lag import committed_offsets
 from goqueue.model.errors import GoQueueError, GroupError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
@@ -175,7 +174,7 @@ class GroupOffsetsApi(BrokerApi):
         group = self._broker.queues.find(group_id)
         if group is None or group.is_dormant:
             return {}
-        offsets = committed_offsets(self._broker, group_id)
+        offsets = self._broker.lag.committed(group_id)
         return {
             TopicPartition(place.topic, place.partition): CommittedOffset(offset, -1, "", 0)
             for place, offset in offsets.items()
