@@ -7,11 +7,15 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from goqueue.groups.timers import Timers
-from goqueue.model.errors import GroupSubscribedError, NonEmptyGroupError
+from goqueue.model.errors import (
+    GroupSubscribedError,
+    InconsistentGroupProtocolError,
+    NonEmptyGroupError,
+)
 
 if TYPE_CHECKING:
     from goqueue.groups.classic.state import ClassicState
-    from goqueue.groups.messages import LeavingMember
+    from goqueue.groups.messages import LeavingMember, SyncRequest
     from goqueue.groups.reconciled.state import ReconciledState
     from goqueue.groups.roster import Roster
     from goqueue.groups.settings import GroupSettings
@@ -81,6 +85,15 @@ class GroupCore(ABC):
         """The member that an administrator or the member itself wants out, or raise."""
         holder_id = self.roster.static_ids.get(leaving.instance_id or "", "")
         return self.roster.get(leaving.member_id or holder_id, leaving.instance_id)
+
+    def _check_protocol(self, request: SyncRequest, ours: tuple[str | None, str | None]) -> None:
+        """Refuse a SyncGroup that names another protocol type or name than ours."""
+        said = request.protocol_type, request.protocol_name
+        if any(each not in {None, our} for each, our in zip(said, ours, strict=True)):
+            raise InconsistentGroupProtocolError(
+                f"the protocol of {request.member_id!r} in group {self.group_id!r} has type and "
+                f"name {ours}, not {said}"
+            )
 
     @abstractmethod
     def reads(self, topic: str) -> bool:

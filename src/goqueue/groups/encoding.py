@@ -19,6 +19,7 @@ from goqueue.groups.messages import ClassicProtocols, UserEndpoint
 from goqueue.groups.reconciled.member import MemberState
 from goqueue.groups.streams.topology import Topology
 from goqueue.model.errors import CorruptGroupStateError, UnsupportedFormatError
+from goqueue.model.topic_partition import numbers_by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -216,10 +217,7 @@ _encode: Final = msgspec.msgpack.Encoder(uuid_format="bytes").encode
 
 def by_topic(partitions: Iterable[tuple[UUID, int]]) -> PartitionsByTopic:
     """Group and sort a set of partitions."""
-    topics: dict[UUID, list[int]] = {}
-    for topic_id, partition in sorted(partitions):
-        topics.setdefault(topic_id, []).append(partition)
-    return tuple((topic_id, tuple(numbers)) for topic_id, numbers in topics.items())
+    return tuple((topic, tuple(found)) for topic, found in numbers_by_topic(partitions).items())
 
 
 def flatten(grouped: PartitionsByTopic) -> frozenset[tuple[UUID, int]]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from uuid import UUID
+
+_T = TypeVar("_T", "str", "UUID")
 
 TopicIdPartition: TypeAlias = "tuple[UUID, int]"
 """A partition by its topic's id, so that a topic made again under its old name is another topic."""
@@ -19,3 +22,11 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def numbers_by_topic(partitions: Iterable[tuple[_T, int]]) -> dict[_T, list[int]]:
+    """The numbers of partitions by their topics, both in order."""
+    found: dict[_T, list[int]] = {}
+    for topic, number in sorted(partitions):
+        found.setdefault(topic, []).append(number)
+    return found

@@ -5,11 +5,14 @@ The first byte of keys and values says what they are: a transactional id, or a s
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from goqueue.model.errors import CorruptTransactionStateError, UnsupportedFormatError
+from goqueue.transactions.states import TransactionState
+
+_V = TypeVar("_V", "TransactionValue", "SeriesValue")
 
 VERSION: Final = 1
 _VERSION_BYTE: Final = bytes([VERSION])
@@ -34,7 +37,7 @@ class TransactionValue(msgspec.Struct, frozen=True, array_like=True):
     last_producer_id: int
     last_epoch: int
     timeout_ms: int
-    state: str
+    state: TransactionState
     partitions: Places
     started_ms: int
     updated_ms: int
@@ -87,14 +90,7 @@ def decode_series(entry: Entry) -> tuple[str, SeriesValue | None]:
     Raises:
         CorruptTransactionStateError: the bytes are not an entry at all.
     """
-    try:
-        name = entry.key[1:].decode()
-        value = None if entry.value is None else _series_decoder.decode(entry.value[1:])
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise CorruptTransactionStateError(
-            f"the entry of the series {entry.key[1:]!r} does not decode: {error}"
-        ) from error
-    return name, value
+    return _decoded(entry, _series_decoder)
 
 
 def _key(transactional_id: str) -> bytes:
@@ -115,11 +111,14 @@ def decode(entry: Entry) -> tuple[str, TransactionValue | None]:
                 f"{part[:1].hex() or 'none'}, this release reads version {VERSION}: run the "
                 "release that wrote it"
             )
+    return _decoded(entry, _decoder)
+
+
+def _decoded(entry: Entry, decoder: msgspec.msgpack.Decoder[_V]) -> tuple[str, _V | None]:
     try:
-        transactional_id = entry.key[1:].decode()
-        value = None if entry.value is None else _decoder.decode(entry.value[1:])
+        name = entry.key[1:].decode()
+        return name, None if entry.value is None else decoder.decode(entry.value[1:])
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise CorruptTransactionStateError(
-            f"the entry of the transaction {entry.key[1:]!r} does not decode: {error}"
+            f"the entry of {entry.key[1:]!r} does not decode: {error}"
         ) from error
-    return transactional_id, value

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from goqueue.model.errors import CorruptTransactionStateError, InvariantError
-from goqueue.model.topic_partition import TopicPartition
+from goqueue.model.errors import InvariantError
+from goqueue.model.topic_partition import TopicPartition, numbers_by_topic
 from goqueue.transactions.encoding import TransactionValue, put
 from goqueue.transactions.messages import Identity
 from goqueue.transactions.states import MOVES, TransactionState
@@ -115,7 +115,7 @@ class Transaction:
             self.last_producer_id,
             self.last_epoch,
             self.timeout_ms,
-            self.state.value,
+            self.state,
             by_topic(self.partitions),
             self.started_ms,
             self.updated_ms,
@@ -128,12 +128,6 @@ class Transaction:
     @classmethod
     def load(cls, transactional_id: str, value: TransactionValue) -> Transaction:
         """A transaction as it was stored."""
-        try:
-            state = TransactionState(value.state)
-        except ValueError:
-            raise CorruptTransactionStateError(
-                f"the transaction of {transactional_id!r} is in the unknown state {value.state!r}"
-            ) from None
         return cls(
             transactional_id,
             value.producer_id,
@@ -141,7 +135,7 @@ class Transaction:
             value.timeout_ms,
             value.last_producer_id,
             value.last_epoch,
-            state,
+            value.state,
             {
                 TopicPartition(topic, number)
                 for topic, numbers in value.partitions
@@ -157,7 +151,4 @@ class Transaction:
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Places:
     """Group and sort a set of partitions."""
-    topics: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        topics.setdefault(topic, []).append(number)
-    return tuple((topic, tuple(numbers)) for topic, numbers in topics.items())
+    return tuple((topic, tuple(found)) for topic, found in numbers_by_topic(partitions).items())

@@ -18,7 +18,6 @@ from goqueue.groups.stats import LeaveReason, RebalanceReason
 from goqueue.model.errors import (
     GroupError,
     IllegalGenerationError,
-    InconsistentGroupProtocolError,
     InvariantError,
     RebalanceInProgressError,
     UnknownMemberError,
@@ -122,7 +121,7 @@ class ClassicGroup(ClassicJoin):
         member = self._member_of_generation(
             request.member_id, request.instance_id, request.generation
         )
-        self._check_protocol(request)
+        self._check_protocol(request, (self.roster.protocol_type, self.protocol_name))
         if self.state is ClassicState.PREPARING_REBALANCE:
             raise self._rebalancing_error()
         self._synced(member.member_id)
@@ -134,16 +133,6 @@ class ClassicGroup(ClassicJoin):
         self.roster.syncing[member.member_id] = token
         if member.member_id == self.roster.leader_id:
             self._settle(request.assignments, now_ms, out)
-
-    def _check_protocol(self, request: SyncRequest) -> None:
-        for name, said, ours in (
-            ("type", request.protocol_type, self.roster.protocol_type),
-            ("name", request.protocol_name, self.protocol_name),
-        ):
-            if said is not None and said != ours:
-                raise InconsistentGroupProtocolError(
-                    f"the protocol {name} of group {self.group_id!r} is {ours!r}, not {said!r}"
-                )
 
     def heartbeat(self, request: HeartbeatRequest, token: Token, now_ms: int, out: Effects) -> None:
         """A member is alive; it hears of a rebalance here.

@@ -160,7 +160,7 @@ class ConsumerGroup(ConsumerMembership):
             GroupError: the member is not in this generation, or must join the next.
         """
         member = self._classic_member(request.member_id, request.instance_id, request.generation)
-        self._check_protocol(member, request)
+        self._check_protocol(request, (PROTOCOL_TYPE, _protocols(member)[0].name))
         # A member that still gives up partitions must be told what it keeps first.
         if member.epoch < self.epoch and member.state is not MemberState.UNREVOKED:
             raise self._must_join(member, now_ms)
@@ -249,16 +249,6 @@ class ConsumerGroup(ConsumerMembership):
                 f"{generation}: join again"
             )
         return member
-
-    def _check_protocol(self, member: ConsumerMember, request: SyncRequest) -> None:
-        for name, said, ours in (
-            ("type", request.protocol_type, PROTOCOL_TYPE),
-            ("name", request.protocol_name, _protocols(member)[0].name),
-        ):
-            if said is not None and said != ours:
-                raise InconsistentGroupProtocolError(
-                    f"the protocol {name} of {member.member_id!r} is {ours!r}, not {said!r}"
-                )
 
     def classic_assignment(
         self, member: ConsumerMember, partitions: Iterable[TopicIdPartition]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from goqueue.model.topic_partition import TopicPartition
+from goqueue.model.topic_partition import TopicPartition, numbers_by_topic
 from goqueue.wire.kafka.errors import MalformedRequestError
 from goqueue.wire.kafka.primitives import Cursor, put_length, put_string
 
@@ -99,9 +99,7 @@ def _partitions(cursor: Cursor) -> frozenset[TopicPartition]:
 
 def encode_assignment(partitions: frozenset[TopicPartition], version: int = 0) -> bytes:
     """An assignment without user data; its layout is the same in every version."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        by_topic.setdefault(topic, []).append(partition)
+    by_topic = numbers_by_topic(partitions)
     out = bytearray(version.to_bytes(2))
     put_length(out, len(by_topic), compact=False)
     for topic, numbers in by_topic.items():

@@ -77,6 +77,14 @@ def _holders(members: Mapping[str, TaskMember], role: Role) -> dict[TaskId, list
     return found
 
 
+def _by_process(members: Mapping[str, TaskMember]) -> dict[str, list[str]]:
+    """The members of each process, in the order of their ids."""
+    found: dict[str, list[str]] = {}
+    for member_id in sorted(members):
+        found.setdefault(members[member_id].process_id, []).append(member_id)
+    return found
+
+
 class _Actives:
     """The active tasks: quotas, what stays, then what must move."""
 
@@ -87,9 +95,7 @@ class _Actives:
         stateful: AbstractSet[str],
     ) -> None:
         self._members = members
-        self._by_process: dict[str, list[str]] = {}
-        for member_id in sorted(members):
-            self._by_process.setdefault(members[member_id].process_id, []).append(member_id)
+        self._by_process = _by_process(members)
         self._had_active = _holders(members, Role.ACTIVE)
         self._had_standby = _holders(members, Role.STANDBY)
         # What has state is kept first: to move it costs a restore.
@@ -181,9 +187,7 @@ class _Standbys:
         self._had_active = _holders(members, Role.ACTIVE)
         self._most = -(-(len(active) + total) // len(members))
         """Tasks up to which a member is given a standby because it has the state already."""
-        self._by_process: dict[str, list[str]] = {}
-        for member_id, member in members.items():
-            self._by_process.setdefault(member.process_id, []).append(member_id)
+        self._by_process = _by_process(members)
         self._loads = Counter(
             {each: sum(len(shares[m]) for m in found) for each, found in self._by_process.items()}
         )

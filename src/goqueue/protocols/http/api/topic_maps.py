@@ -8,17 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from goqueue.model.lag import PartitionLag
-    from goqueue.model.topic_partition import TopicPartition
 
 _T = TypeVar("_T")
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partitions: numbers by topic, in order."""
-    found: dict[str, list[int]] = {}
-    for each in sorted(partitions, key=lambda each: (each.topic, each.partition)):
-        found.setdefault(each.topic, []).append(each.partition)
-    return found
 
 
 def by_partition(values: Iterable[tuple[tuple[str, int], _T]]) -> dict[str, dict[int, _T]]:

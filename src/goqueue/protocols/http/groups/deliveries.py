@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import ReceiptError
 from goqueue.model.limits import MAX_VISIBILITY_MS
+from goqueue.model.topic_partition import numbers_by_topic
 from goqueue.protocols.http.api.codecs import duration_ms
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.problems import kind_of
 from goqueue.protocols.http.api.route import BrokerRoutes, route
-from goqueue.protocols.http.api.topic_maps import by_partition, by_topic
+from goqueue.protocols.http.api.topic_maps import by_partition
 from goqueue.protocols.http.groups.ack_shapes import (
     AckBatchBody,
     AckBody,
@@ -89,7 +90,7 @@ class DeliveryRoutes(BrokerRoutes):
             member.epoch,
             [delivered_message(each, force_base64=force) for each in found],
             by_partition((each.id, offset) for each, offset in offsets if each.id in mine),
-            by_topic(mine),
+            numbers_by_topic(mine),
         )
 
     async def _poll_log(self, member: Member, query: PollQuery, timeout_ms: int) -> PollAnswer:
@@ -112,7 +113,7 @@ class DeliveryRoutes(BrokerRoutes):
             member.epoch,
             [polled_message(each, force_base64=force) for each in polled.messages],
             by_partition(polled.next_offsets.items()),
-            by_topic(member.assigned),
+            numbers_by_topic(member.assigned),
         )
 
     # --- Acknowledging them -----------------------------------------------------------------------

@@ -8,12 +8,13 @@ import msgspec
 
 from goqueue.groups.rebalances import rebalance_stats
 from goqueue.model.errors import UnknownMemberError
+from goqueue.model.topic_partition import numbers_by_topic
 from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import (
     doc,
 )
-from goqueue.protocols.http.api.topic_maps import by_topic, committed_by_topic, lag_by_topic
+from goqueue.protocols.http.api.topic_maps import committed_by_topic, lag_by_topic
 from goqueue.protocols.http.groups.group_shapes import (
     AssignmentAnswer,
     GroupDeleted,
@@ -114,7 +115,7 @@ class GroupRoutes(BrokerRoutes):
                 client_id=each.client_id,
                 client_host=each.client_host,
                 protocol=each.protocol,
-                partitions=by_topic(each.partitions),
+                partitions=numbers_by_topic(each.partitions),
                 unacked=None if group is None else group.unacked.get(each.member_id, 0),
             )
             for each in view.members

@@ -15,12 +15,12 @@ import msgspec
 from goqueue.groups.polling.member import Member
 from goqueue.groups.polling.memberships import REBALANCE_TIMEOUT_MS
 from goqueue.model.errors import GroupModeError, TopicError
+from goqueue.model.topic_partition import numbers_by_topic
 from goqueue.protocols.http.api.codecs import duration_ms
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.route import route
-from goqueue.protocols.http.api.topic_maps import by_topic
 from goqueue.protocols.http.groups.member_shapes import (
     PROTOCOL,
     JoinAnswer,
@@ -196,10 +196,10 @@ class MemberRoutes:
             "generation": member.epoch,
             "state": state,
             "protocol": PROTOCOL,
-            "partitions": by_topic(assigned),
-            "added": by_topic(assigned - before),
-            "revoked": by_topic(before - assigned),
-            "partitions_to_revoke": by_topic(revoking),
+            "partitions": numbers_by_topic(assigned),
+            "added": numbers_by_topic(assigned - before),
+            "revoked": numbers_by_topic(before - assigned),
+            "partitions_to_revoke": numbers_by_topic(revoking),
             "rebalance_required": bool(revoking) or state not in {"Stable", "Empty"},
             "revocation_timeout_ms": REBALANCE_TIMEOUT_MS,
             "heartbeat_interval_ms": heartbeat_interval_ms,

@@ -6,12 +6,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, cast
 
 from goqueue.model.errors import TopicError, UnknownProducerError
-from goqueue.model.topic_partition import TopicPartition
+from goqueue.model.topic_partition import TopicPartition, numbers_by_topic
 from goqueue.partitions.markers import Marker
 from goqueue.protocols.http.api.codecs import to_bytes
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.route import route
-from goqueue.protocols.http.api.topic_maps import by_topic
 from goqueue.protocols.http.transactions.transaction_shapes import (
     HEARTBEAT_MS,
     AbortBody,
@@ -233,5 +232,5 @@ def transaction_out(view: TransactionView) -> TransactionOut:
         view.timeout_ms,
         view.started_ms if view.started_ms >= 0 else None,
         view.updated_ms,
-        by_topic(TopicPartition(*place) for place in view.partitions),
+        numbers_by_topic(TopicPartition(*place) for place in view.partitions),
     )

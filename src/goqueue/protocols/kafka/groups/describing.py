@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from goqueue.model.errors import GoQueueError
+from goqueue.model.topic_partition import numbers_by_topic
 from goqueue.protocols.kafka.access.operations import NO_OPERATIONS, group_operations
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
@@ -55,10 +55,8 @@ async def describe_groups(
 
 def by_topic_id(partitions: Iterable[TopicIdPartition]) -> list[dict[str, Any]]:
     """Partitions as heartbeats assign them: the numbers of each topic."""
-    numbers: defaultdict[UUID, list[int]] = defaultdict(list)
-    for topic_id, number in partitions:
-        numbers[topic_id].append(number)
-    return [{"topic_id": topic_id, "partitions": each} for topic_id, each in numbers.items()]
+    found = numbers_by_topic(partitions)
+    return [{"topic_id": topic_id, "partitions": each} for topic_id, each in found.items()]
 
 
 def with_names(

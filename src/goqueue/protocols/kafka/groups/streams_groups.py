@@ -9,6 +9,7 @@ from goqueue.groups.messages import StreamsHeartbeat, UserEndpoint
 from goqueue.groups.streams.assignor import Role
 from goqueue.groups.streams.topology import InternalTopic, Subtopology, Topology
 from goqueue.model.errors import GroupError, InvalidTopologyError
+from goqueue.model.topic_partition import numbers_by_topic
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.groups.describing import describe_groups
 from goqueue.protocols.kafka.registry import BrokerApi, api
@@ -197,10 +198,8 @@ def _endpoint_fields(each: EndpointPartitions) -> dict[str, Any]:
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
-    numbers: defaultdict[str, list[int]] = defaultdict(list)
-    for name, number in sorted(partitions):
-        numbers[name].append(number)
-    return [{"topic": name, "partitions": each} for name, each in numbers.items()]
+    found = numbers_by_topic(partitions)
+    return [{"topic": name, "partitions": each} for name, each in found.items()]
 
 
 def _topology_fields(topology: Topology, *, is_configured: bool) -> dict[str, Any]:
