@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.tracing.events import Event
 from goqueue.tracing.index import Traced
-from goqueue.tracing.tracer import DELAYED
+from goqueue.tracing.tracer import DELAYED, Traces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -14,15 +14,10 @@ if TYPE_CHECKING:
     from goqueue.delays.courier import Due
     from goqueue.delays.views import DelayedMessage
     from goqueue.topics.catalogue import Topic
-    from goqueue.tracing.tracer import Tracer
 
 
-class DelayTraces:
+class DelayTraces(Traces):
     """Notes what becomes of sampled messages that wait."""
-
-    def __init__(self, tracer: Tracer) -> None:
-        self.is_on = tracer.is_on
-        self._tracer = tracer
 
     def ready(self, topic: Topic, partition: int, first: int, messages: Sequence[Due]) -> None:
         """Messages have waited, and are in their partition from an offset on."""

@@ -10,7 +10,7 @@ from goqueue.tracing.context import context_in, derived_context, new_trace
 from goqueue.tracing.events import Event
 from goqueue.tracing.index import Traced, parts_of
 from goqueue.tracing.sampling import is_sampled
-from goqueue.tracing.tracer import DELAYED, Parts, Place
+from goqueue.tracing.tracer import DELAYED, Parts, Place, Traces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from goqueue.publishing.delivery_headers import Delayed, Opened
     from goqueue.publishing.requests import PublishRequest
     from goqueue.topics.catalogue import Topic
-    from goqueue.tracing.tracer import Tracer
 
 _MAX_ERROR_CHARS: Final = 1000
 
@@ -34,12 +33,8 @@ class TracedPublish(NamedTuple):
     attributes: dict[str, str]
 
 
-class PublishTraces:
+class PublishTraces(Traces):
     """Notes what happens to sampled batches on their way in."""
-
-    def __init__(self, tracer: Tracer) -> None:
-        self.is_on = tracer.is_on
-        self._tracer = tracer
 
     def published(
         self, topic: Topic, request: PublishRequest, placed: Placed, started_s: float

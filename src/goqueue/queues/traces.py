@@ -15,6 +15,7 @@ from goqueue.queues.delivery.receipts import Receipt
 from goqueue.tracing.context import TRACEPARENT_HEADER, TraceContext, context_in
 from goqueue.tracing.events import Event
 from goqueue.tracing.index import Traced
+from goqueue.tracing.tracer import Traces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from goqueue.queues.delivery.operations import Doom, Operation
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.records import Record
-    from goqueue.tracing.tracer import Parts, Place, Tracer
+    from goqueue.tracing.tracer import Parts, Place
 
     _Changes: TypeAlias = Mapping[TopicIdPartition, Sequence[Operation]]
 
@@ -53,12 +54,8 @@ class TracedVerdict(NamedTuple):
     said: dict[str, Any]
 
 
-class QueueTraces:
+class QueueTraces(Traces):
     """Notes deliveries of sampled messages and how they end."""
-
-    def __init__(self, tracer: Tracer) -> None:
-        self.is_on = tracer.is_on
-        self._tracer = tracer
 
     def traced_place(self, key: TopicIdPartition) -> Place | None:
         """The place of a queue's messages; None when none of them is traced."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.tracing.context import new_trace
 from goqueue.tracing.events import Event
+from goqueue.tracing.tracer import Traces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,12 +25,11 @@ _MAX_READERS: Final = 10_000
 be noted a second time."""
 
 
-class LogGroupTraces:
+class LogGroupTraces(Traces):
     """Notes reads and commits of sampled messages by log groups, and reads without a group."""
 
     def __init__(self, tracer: Tracer) -> None:
-        self.is_on = tracer.is_on
-        self._tracer = tracer
+        super().__init__(tracer)
         self._noted_to: dict[tuple[str, str, str], int] = {}
         """The end of what was noted last, by place, group and consumer: a reader that goes back and
         reads the same messages again adds nothing to their traces."""

@@ -193,3 +193,11 @@ class Tracer:
         at_ns = self.clock.now_ns() if at_ns is None else at_ns
         trace, parent = context
         self.store.add(Entry(event, at_ns, trace=trace, parent=parent, node=self._node, **said))
+
+
+class Traces:
+    """What one capability notes. Whoever calls looks at `is_on` first."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.is_on = tracer.is_on
+        self._tracer = tracer
