@@ -220,7 +220,10 @@ class MovedAnswer(msgspec.Struct):
 
     topic: Annotated[str, doc("The original topic.", "orders")]
     partition: Annotated[int, doc("Partition of the dead-letter topic.", 0)]
-    ranges: Annotated[list[tuple[int, int]], doc("Offset ranges: first, and last + 1.", [[3, 5]])]
+    ranges: Annotated[
+        list[Annotated[list[int], msgspec.Meta(min_length=2, max_length=2)]],
+        doc("Offset ranges: first, and last + 1.", [[3, 5]]),
+    ]
     next_offset: Annotated[int | None, doc("Start of the next request; null at the end.", None)]
 
 

@@ -156,7 +156,7 @@ class DeadLetterRoutes:
         partition = self._letters.partition(path.topic, path.partition, query.letters_in)
         found = self._letters.moved(partition, query.from_offset, MAX_OFFSET_RANGES)
         following = found[-1][1] if len(found) >= MAX_OFFSET_RANGES else None
-        return MovedAnswer(path.topic, path.partition, found, following)
+        return MovedAnswer(path.topic, path.partition, [*map(list, found)], following)
 
     @route("POST", "/topics/{topic}/redriven/{partition}", tag=_TAG)
     async def note_moved(self, path: PartitionPath, body: MovedBody) -> Noted:
