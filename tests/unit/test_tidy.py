@@ -12,10 +12,12 @@ import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
@@ -48,6 +50,40 @@ ENTRY_POINTS = {
 }
 
 CYCLES: set[frozenset[str]] = set()
+
+PUBLIC_PACKAGES = {"cli", "client", "spark", "testing"}  # what they define, users call
+MARKED = re.compile(r"property|staticmethod|classmethod|dataclass|contextmanager|cache|override")
+CALLED_FROM_OUTSIDE = {
+    # asyncio's protocols
+    "connection_made",
+    "connection_lost",
+    "data_received",
+    "eof_received",
+    "pause_writing",
+    "resume_writing",
+    # the HTTP parser
+    "on_message_begin",
+    "on_url",
+    "on_header",
+    "on_headers_complete",
+    "on_body",
+    "on_message_complete",
+    # gRPC
+    "intercept_service",
+    # found by the kind of an entry
+    "_apply_schema",
+    "_apply_subject",
+    "_apply_level",
+    "_apply_mode",
+    "_apply_ids",
+    # what followers of a partition will call
+    "open_session",
+    "advance_to",
+    "truncate_to",
+    "role_of",
+    "lead",
+    "append_replica",
+}
 
 BOUND = re.compile(r"(?:MAX|MIN)_")
 PUBLIC_BOUNDS = {
@@ -199,6 +235,44 @@ def test_every_module_is_used() -> None:
         if name not in used and path.name != "__init__.py" and not _is_found_by_name(name)
     }
     assert idle <= ENTRY_POINTS.keys()
+
+
+def _definitions(body: list[ast.stmt]) -> Iterator[ast.ClassDef | _Function]:
+    """Classes, functions and methods; nothing that is defined inside a function."""
+    for node in body:
+        if isinstance(node, ast.ClassDef | _Function):
+            yield node
+        if isinstance(node, ast.ClassDef):
+            yield from _definitions(node.body)
+
+
+def _uses(tree: ast.AST) -> Counter[str]:
+    nodes = list(ast.walk(tree))
+    names = Counter(node.id for node in nodes if isinstance(node, ast.Name))
+    return names + Counter(node.attr for node in nodes if isinstance(node, ast.Attribute))
+
+
+def _is_plain(node: ast.ClassDef | _Function) -> bool:
+    """Whether a definition is called by its name: not registered, not a magic or gRPC method."""
+    is_registered = any(not MARKED.search(ast.unparse(each)) for each in node.decorator_list)
+    is_rpc = isinstance(node, _Function) and node.name[0].isupper()
+    return not (is_registered or is_rpc or node.name.startswith("__"))
+
+
+def test_everything_that_is_defined_is_used() -> None:
+    """By name: a method that only tests call goes unnoticed if another one is called the same."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sources()}
+    used: Counter[str] = Counter()
+    for tree in trees.values():
+        used += _uses(tree)
+    unused = {
+        node.name
+        for path, tree in trees.items()
+        if path.relative_to(PACKAGE).parts[0] not in PUBLIC_PACKAGES
+        for node in _definitions(tree.body)
+        if _is_plain(node) and used[node.name] <= _uses(node)[node.name]
+    }
+    assert unused == CALLED_FROM_OUTSIDE
 
 
 def _is_found_by_name(name: str) -> bool:

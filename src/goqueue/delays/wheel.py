@@ -136,13 +136,6 @@ class Wheel:
         self._cancelled += 1
         return True
 
-    def reschedule(self, timer_id: int, due_ms: int) -> bool:
-        """Move a timer that is set; whether there was one."""
-        if timer_id not in self._due_ms:
-            return False
-        self.schedule(timer_id, due_ms)
-        return True
-
     def get(self, timer_id: int) -> int | None:
         """When a timer is due."""
         return self._due_ms.get(timer_id)
