@@ -18,7 +18,6 @@ from prometheus_client.registry import Collector
 
 from benchmarks._turns import expect
 from benchmarks.harness import Run, benchmark
-from goqueue.administration.offsets import set_offsets
 from goqueue.metrics import names
 from goqueue.metrics.exposition import PREFIX, exposition
 from goqueue.metrics.kinds import CounterName, GaugeName, HistogramName
@@ -67,7 +66,7 @@ async def _fill(broker: Broker) -> None:
     for number in range(LOG_GROUPS):
         read = topics[number * 10 : number * 10 + 10]
         places = {TopicPartition(topic, part): 0 for topic in read for part in range(PARTITIONS)}
-        await set_offsets(broker, f"log-{number}", places)
+        await broker.group_administrator.set_offsets(f"log-{number}", places)
     for number in range(QUEUE_GROUPS):
         await broker.queue_members.join(
             f"queue-{number}", topics[number : number + 3], QueueSettings()
