@@ -130,7 +130,7 @@ class TaskProducer:
         wanted = sorted(set(places) - self._added)
         if not wanted or self.who.transactional_id is None:
             return
-        self._settle_all()  # their answers come over the same connections
+        self.finish()  # their answers come over the same connections
         self._cluster.retry("adding partitions", lambda: self._add(wanted))
         self._added.update(wanted)
 
@@ -210,9 +210,6 @@ class TaskProducer:
         Raises:
             SparkSourceError: something could not be.
         """
-        self._settle_all()
-
-    def _settle_all(self) -> None:
         while self._in_flight:
             self._settle_oldest()
 

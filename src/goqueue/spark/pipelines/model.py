@@ -107,6 +107,24 @@ class TopicSource(Part):
     streaming: bool = True
     options: Options = field(default_factory=dict)
 
+    def subscription(self) -> dict[str, str]:
+        """The options of the data source that say which messages are read.
+
+        A first run starts at the earliest message, unless the source says otherwise.
+        """
+        start = (self.starting or "earliest").strip()
+        if self.pattern is not None:
+            options = {"subscribePattern": self.pattern}
+        else:
+            options = {"subscribe": ",".join(self.topics)}
+        if start.startswith("{"):
+            return options | {"startingOffsets": start}
+        if start.lower() in {"earliest", "latest"}:
+            return options | {"startingOffsets": start.lower()}
+        # A partition without messages since then starts at its end: that is no error.
+        strategy = {"startingOffsetsByTimestampStrategy": "latest"}
+        return options | {"startingTimestamp": start, **strategy}
+
     def reads(self, topic: str) -> bool:
         """Whether the source subscribes to a topic; an invalid pattern matches nothing."""
         try:

@@ -116,7 +116,7 @@ def _check_topic_source(findings: Findings, source: TopicSource) -> None:
     _check_format(findings, path, source)
     mode: Literal["stream", "batch"] = "stream" if source.streaming else "batch"
     said = _without_words(findings, path, source.options, _SOURCE_WORDS)
-    given = {**_A_BROKER, **_subscription(source), **_values(source), **said}
+    given = {**_A_BROKER, **source.subscription(), **_values(source), **said}
     _parse(findings, path, lambda options: parse_read_options(options, mode), given)
 
 
@@ -131,19 +131,6 @@ def _without_words(
                 f"{name} is said outside of options here, with {words[name.lower()]}",
             )
     return {name: value for name, value in options.items() if name.lower() not in words}
-
-
-def _subscription(source: TopicSource) -> dict[str, str]:
-    """Which messages, as the data source is told."""
-    if source.pattern is not None:
-        options = {"subscribePattern": source.pattern}
-    else:
-        options = {"subscribe": ",".join(source.topics)}
-    if source.starting is not None:
-        said = source.starting.strip()
-        is_offset = said.startswith("{") or said.lower() in {"earliest", "latest"}
-        options["startingOffsets" if is_offset else "startingTimestamp"] = said
-    return options
 
 
 def _values(source: TopicSource) -> dict[str, str]:

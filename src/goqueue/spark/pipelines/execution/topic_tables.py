@@ -27,12 +27,7 @@ _ORIGIN_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "h
 
 def source_options(pipeline: Pipeline, source: TopicSource) -> dict[str, str]:
     """What the data source is told."""
-    options = pipeline.link_options
-    if source.pattern is not None:
-        options["subscribePattern"] = source.pattern
-    else:
-        options["subscribe"] = ",".join(source.topics)
-    options |= starting_option(source)
+    options = pipeline.link_options | source.subscription()
     if source.value_format != "binary":
         options["valueFormat"] = source.value_format
         if source.value_schema is not None:
@@ -40,17 +35,6 @@ def source_options(pipeline: Pipeline, source: TopicSource) -> dict[str, str]:
         if pipeline.http is not None:
             options["schema.registry.url"] = pipeline.http
     return options | dict(source.options)
-
-
-def starting_option(source: TopicSource) -> dict[str, str]:
-    """Where reading begins: with the first message, unless the source says otherwise."""
-    said = (source.starting or "earliest").strip()
-    if said.lower() in {"earliest", "latest"}:
-        return {"startingOffsets": said.lower()}
-    if said.startswith("{"):
-        return {"startingOffsets": said}
-    # A partition that is idle since then has nothing to read yet, which is no reason not to start.
-    return {"startingTimestamp": said, "startingOffsetsByTimestampStrategy": "latest"}
 
 
 def read_topic(
