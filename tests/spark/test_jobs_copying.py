@@ -181,11 +181,14 @@ def test_what_is_deleted_before_it_is_copied_is_named_and_the_rest_is_copied_if_
     with pytest.raises(KeyboardInterrupt):
         run(progress=killed)
     writer.delete_records(name, 0, 15)
-    with pytest.raises(DataLossError, match="offsets 0 to 14 of partition 0 are gone"):
+    with pytest.raises(DataLossError, match="offsets 0 to 14 of partition 0 were deleted"):
         run()
     report = run(fail_on_data_loss=False)
     assert [int(each.value) for each in committed(broker, target)] == [*range(15, 30)]
-    assert report.warnings[0] == "offsets 0 to 14 of partition 0 were gone"
+    assert (
+        report.warnings[0]
+        == "offsets 0 to 14 of partition 0 were deleted before they were processed"
+    )
     assert report.summary["rows"] == 15
 
 

@@ -171,7 +171,7 @@ def test_what_was_begun_or_finished_is_not_forgotten_when_power_is_lost(tmp_path
 def test_offsets_that_are_gone_before_they_are_done_are_named():
     ledger = Ledger(Entries({}, done={0: 5, 1: 9}))
     there = [TopicRange(0, 8, 20), TopicRange(1, 9, 10)]
-    with pytest.raises(DataLossError, match="offsets 5 to 7 of partition 0 are gone"):
+    with pytest.raises(DataLossError, match="offsets 5 to 7 of partition 0 were deleted"):
         ledger.next_piece(there, 100)
     piece, lost = ledger.next_piece(there, 100, fails_on_loss=False)
     assert piece.ranges == tuple(there)
@@ -182,7 +182,7 @@ def test_what_is_gone_of_a_piece_that_was_begun_is_named_and_the_rest_is_still_t
     begun = Piece(3, (TopicRange(0, 0, 10), TopicRange(1, 0, 10)))
     ledger = Ledger(Entries({}, under_way=begun, done={1: 0}))
     there = [TopicRange(0, 4, 20), TopicRange(1, 0, 20)]
-    with pytest.raises(DataLossError, match="offsets 0 to 3 of partition 0 are gone"):
+    with pytest.raises(DataLossError, match="offsets 0 to 3 of partition 0 were deleted"):
         ledger.next_piece(there, 100)
     assert ledger.next_piece(there, 100, fails_on_loss=False) == (
         begun,

@@ -269,7 +269,7 @@ def test_lost_data_ends_a_stream_unless_it_is_told_to_go_on(stream, broker, writ
     broker.delete_topic(topic)
     broker.create_topic(topic, partitions=2, settings={"retention.ms": -1})
     writer.numbers(topic, 0, 0, 3)
-    with pytest.raises(PySparkException, match=f"{topic} was deleted and made anew"):
+    with pytest.raises(PySparkException, match=f"{topic} was deleted and recreated"):
         stream(Rows()).awaitTermination(250)
     rows = Rows()
     stream(rows, failOnDataLoss="false").awaitTermination(250)

@@ -174,7 +174,7 @@ def test_a_topic_made_anew_is_not_taken_for_the_one_before(broker, cluster, writ
         rows(cluster, [before])
     broker.create_topic(topic, partitions=2, settings=KEPT)
     writer.numbers(topic, 0, 100, 5)
-    with pytest.raises(DataLossError, match="deleted and made anew"):
+    with pytest.raises(DataLossError, match="deleted and recreated"):
         rows(cluster, [before])
     assert rows(cluster, [before], fails=False) == []
 

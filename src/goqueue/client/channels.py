@@ -57,7 +57,7 @@ class Channels:
     def next(self) -> Stubs:
         """The connection whose turn it is."""
         if self.is_closed:
-            raise ClientClosedError("the client was closed: make another one")
+            raise ClientClosedError("the client is closed: create another one")
         turn = next(self._turns)
         while len(self._stubs) <= turn:
             # A pool of its own for each: otherwise gRPC lets all channels share one connection.

@@ -88,7 +88,7 @@ class Producer:
     async def put(self, topic: str, item: Item, partition: int | None) -> None:
         """Put a message into the buffer, when there is room for it; see `AsyncClient.publish`."""
         if self._is_closed:
-            raise ClientClosedError("the client was closed: make another one")
+            raise ClientClosedError("the client is closed: create another one")
         size_bytes = item.size_bytes()
         known, now_s = self._topics.get(topic), self._loop.time()
         if known is None or known.until_s < now_s:

@@ -166,7 +166,7 @@ def test_every_mistake_of_a_file_is_found_at_its_call(tmp_path: Path) -> None:
     ("text", "line", "said"),
     [
         ("x = 1\n", 1, "makes no pipeline"),
-        (START + "x = (\n", 2, "this is no Python"),
+        (START + "x = (\n", 2, "invalid Python"),
         (START + "\nraise RuntimeError('out\\nof luck')\n", 3, "raises RuntimeError: out of luck"),
         (START + "import sys\nsys.exit(3)\n", 3, "raises SystemExit: 3"),
         (START + "import nowhere_to_be_found\n", 2, "raises ModuleNotFoundError"),

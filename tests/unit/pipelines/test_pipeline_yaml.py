@@ -403,7 +403,7 @@ def test_a_mistake_comes_with_what_to_do(text: str, said: str) -> None:
         (b"", 1, 1, "the file is empty"),
         (b"# nothing\n", 1, 1, "the file is empty"),
         (b"- a\n", 1, 1, "expected a pipeline"),
-        (b"name: [\n", 2, 1, "this is no YAML"),
+        (b"name: [\n", 2, 1, "invalid YAML"),
         (b"name: a\n\tb: c\n", 2, 1, "indent with blanks"),
         (b"name: a\nx: \xff\n", 2, 4, "0xff is no UTF-8"),
         (b"name: a\x00\n", 1, 8, "cannot be in YAML"),

@@ -310,7 +310,7 @@ def audit(
     sample: SampleOption = None,
 ) -> JobReport:
     """Show which messages conform to which version of a schema, and why others do not."""
-    why = "or where the registry is (--registry)"
+    why = "or the URL of a registry (--registry)"
     at = jobs.Http(registry) if registry is not None else call.require_http(why)
     start_ms, end_ms = moment_ms(since, "--since"), moment_ms(until, "--until")
     call.require_topic(topic)

@@ -147,7 +147,7 @@ class Client(Blocking[AsyncClient]):
         item = Item.of(delivery, value, key, headers, timestamp_ms, handling=handling)
         with self._room:
             if self._is_closed:
-                raise ClientClosedError("the client was closed: make another one")
+                raise ClientClosedError("the client is closed: create another one")
             self._wait_for_room()
             self._unsettled += 1
             self._handing_over.append(_Publish(topic, item, partition))

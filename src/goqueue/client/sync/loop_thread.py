@@ -41,7 +41,7 @@ class LoopThread:
         """Run it on the loop and wait for its result; Ctrl-C cancels it."""
         if self.loop.is_closed() or not self._thread.is_alive():
             work.close()
-            raise ClientClosedError("the client was closed: make another one")
+            raise ClientClosedError("the client is closed: create another one")
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result()

@@ -84,8 +84,8 @@ class Ledger:
         lost = self._lost(there)
         if lost and fails_on_loss:
             raise DataLossError(
-                f"{', '.join(lost)} are gone and are not known to be done; to go on with what is "
-                "there, ask for it (fail_on_data_loss=False, --allow-data-loss)"
+                f"{', '.join(lost)} were deleted before they were processed; to continue with "
+                "the rest, set fail_on_data_loss=False (--allow-data-loss)"
             )
         if self.entries.under_way is not None:
             return self.entries.under_way, lost

@@ -108,7 +108,7 @@ def do_pieces(work: Work) -> Outcome:
         piece, lost = work.ledger.next_piece(
             there, pace.piece_rows, fails_on_loss=pace.fails_on_loss
         )
-        said = [f"{each} were gone" for each in lost]
+        said = [f"{each} were deleted before they were processed" for each in lost]
         outcome.warnings += [each for each in said if each not in outcome.warnings]
         if piece is not None:
             _do(work, piece, outcome, total)

@@ -260,7 +260,7 @@ class RangeFetcher:
         now = self._cluster.topics([source.topic]).get(source.topic)
         if now is not None and now.topic_id == source.topic_id:
             raise TryAgainError(f"{source} is not served yet")
-        reason = "the topic was deleted" + ("" if now is None else " and made anew")
+        reason = "the topic was deleted" + ("" if now is None else " and recreated")
         self._lose(progress, source.end, reason)
 
     def _lose(self, progress: _Progress, to: int, reason: str) -> None:
@@ -272,8 +272,8 @@ class RangeFetcher:
             f"are gone: {reason}"
         )
         if self._fail_on_data_loss:
-            raise DataLossError(f"{text}. Set failOnDataLoss=false to go on without them.")
-        _log.warning("%s; going on, as failOnDataLoss=false says", text)
+            raise DataLossError(f"{text}. Set failOnDataLoss=false to continue without them.")
+        _log.warning("%s; continuing, because failOnDataLoss=false", text)
         progress.position = to
 
 

@@ -55,7 +55,7 @@ def said_once() -> Iterator[None]:
 def reason_of(error: BaseException | str | None) -> str:
     """What happened, without the frames, states and ids around it."""
     text = str(error) if error is not None else ""
-    return _shortened(_core(text)) or (type(error).__name__ if error else "it is not known why")
+    return _shortened(_core(text)) or (type(error).__name__ if error else "unknown error")
 
 
 def may_work_again(reason: str | None) -> bool:

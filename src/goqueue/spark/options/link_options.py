@@ -57,7 +57,7 @@ def parse_link(reader: OptionReader) -> LinkSettings:
     """The settings of a connection; problems are left with the reader."""
     given = [name for name in ("bootstrap.servers", "kafka.bootstrap.servers") if reader.has(name)]
     if not given:
-        reader.problem("bootstrap.servers is missing: where is the broker?")
+        reader.problem("bootstrap.servers is missing: expected host:port of the broker")
     servers = reader.parsed(given[0], parse_servers) if given else None
     if len(given) > 1 and reader.parsed(given[1], parse_servers) != servers:
         reader.problem("bootstrap.servers and kafka.bootstrap.servers name different brokers")

@@ -53,7 +53,7 @@ def in_order(pipeline: Pipeline) -> list[Step]:
         if not ready:
             first = next(iter(waiting.values()))
             names = ", ".join(waiting)
-            problem = Problem(f"these steps are made of each other: {names}", line=first.line)
+            problem = Problem(f"these steps form a cycle: {names}", line=first.line)
             raise PipelineError((problem,), pipeline.file)
         ordered += [waiting.pop(step.name) for step in ready]
     return ordered

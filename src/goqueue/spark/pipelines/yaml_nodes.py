@@ -97,18 +97,18 @@ def parse_yaml(data: bytes) -> Node:
         mark = error.problem_mark or error.context_mark
         place = None if mark is None else Place(mark.line + 1, mark.column + 1)
         said = ", ".join(each for each in (error.context, error.problem) if each)
-        raise _unreadable(f"this is no YAML: {said}{_tab_hint(text, place)}", place) from error
+        raise _unreadable(f"invalid YAML: {said}{_tab_hint(text, place)}", place) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         column = error.position - (text.rfind("\n", 0, error.position) + 1) + 1
         raise _unreadable(
             f"the character {chr(error.character)!r} cannot be in YAML: remove it"
             if isinstance(error.character, int)
-            else f"this is no YAML: {error.reason}",
+            else f"invalid YAML: {error.reason}",
             Place(line, column),
         ) from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # an escape such as "\UFFFFFFFF"
-        raise _unreadable(f"this is no YAML: {' '.join(str(error).split())}") from error
+        raise _unreadable(f"invalid YAML: {' '.join(str(error).split())}") from error
 
 
 def _decoded(data: bytes) -> str:

@@ -164,8 +164,8 @@ class RowBuilder:
                 f"to {fault.end - 1} do not decode: {fault.reason}"
             )
             if self._fail_on_data_loss:
-                raise DataLossError(f"{text}. Set failOnDataLoss=false to go on without them.")
-            _log.warning("%s; going on, as failOnDataLoss=false says", text)
+                raise DataLossError(f"{text}. Set failOnDataLoss=false to continue without them.")
+            _log.warning("%s; continuing, because failOnDataLoss=false", text)
         return sound
 
     def _build(self, rows: _Rows) -> pa.RecordBatch:

@@ -133,7 +133,7 @@ def start_offsets(
     if young and options.start_without_match == "error":
         names = ", ".join(f"{topic}-{number}" for topic, number in sorted(young)[:_MAX_SHOWN])
         raise OffsetsError(
-            f"no message of {names} is as young as the starting time; set "
+            f"no message of {names} is at or after the starting time; set "
             "startingOffsetsByTimestampStrategy=latest to start those at their ends"
         )
     return {

@@ -146,7 +146,7 @@ class StreamPlanner:
                 self._lost(f"{topic}-{number} is gone; it was read up to offset {offset}")
             elif start.ids[topic] != there.ids[topic]:
                 self._lost(
-                    f"{topic} was deleted and made anew; partition {number} of the old one was "
+                    f"{topic} was deleted and recreated; partition {number} of the old one was "
                     f"read up to {offset}"
                 )
             elif offset > ends.latest[place]:
@@ -164,8 +164,8 @@ class StreamPlanner:
 
     def _lost(self, text: str) -> None:
         if self._options.fail_on_data_loss:
-            raise DataLossError(f"{text}. Set failOnDataLoss=false to go on with what is there.")
-        _log.warning("%s; going on, as failOnDataLoss=false says", text)
+            raise DataLossError(f"{text}. Set failOnDataLoss=false to continue with the rest.")
+        _log.warning("%s; continuing, because failOnDataLoss=false", text)
 
     def _wait(self, end: StreamOffset) -> None:
         wait_for_news(

@@ -128,7 +128,7 @@ def _receipts(link: Link, letters_in: str, topic_id: str) -> Iterator[dict[str, 
     for row in read_here(link, receipts_topic(letters_in), "value", 0):
         try:
             found = json.loads(row["value"] or b"null")
-            # A topic that was deleted and made anew has other letters at the same offsets.
+            # A topic that was deleted and recreated has other letters at the same offsets.
             if (found["topic"], found["id"]) == (letters_in, topic_id):
                 yield found
         except (ValueError, TypeError, KeyError):

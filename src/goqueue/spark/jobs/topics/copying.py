@@ -180,7 +180,7 @@ def require_target(cluster: Cluster, ledger: Ledger, topic: str) -> None:
     if known is not None and (found is None or found.topic_id != known):
         text = (
             f"checkpoint: what is done was written to a topic {topic} that was deleted since: to "
-            "begin anew, remove the checkpoint or name another one"
+            "start over, delete the checkpoint or use another one"
         )
         raise OptionsError([text])
 

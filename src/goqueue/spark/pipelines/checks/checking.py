@@ -67,10 +67,10 @@ def check(
 def _check_names(findings: Findings) -> None:
     pipeline = findings.pipeline
     if not pipeline.sources and not findings.left_out and "sources" not in findings.troubled:
-        findings.error("sources", "there are no sources: say what is read, as in {topic: orders}")
+        findings.error("sources", "there are no sources: add what to read, as in {topic: orders}")
     has_sinks = any(each.startswith("sinks.") for each in findings.left_out)
     if not pipeline.sinks and not has_sinks and "sinks" not in findings.troubled:
-        findings.error("sinks", "there are no sinks: nothing would be done; say what is written")
+        findings.error("sinks", "there are no sinks: add where to write")
     seen: dict[str, str] = {}
     for kind, parts in (("sources", pipeline.sources), ("steps", pipeline.steps)):
         for part in parts:
@@ -177,7 +177,8 @@ def _check_cycles(findings: Findings) -> bool:
             if len(cycle) > 2:  # one step by itself is reported where it says so
                 shown = " -> ".join(reversed(cycle))
                 findings.error(
-                    f"steps.{cycle[0]}", f"steps are made of each other: {shown}; break the circle"
+                    f"steps.{cycle[0]}",
+                    f"steps form a cycle: {shown}; remove one of the references",
                 )
     return has_cycle
 
@@ -263,7 +264,7 @@ def _check_loops(findings: Findings) -> None:
             findings.warn(
                 f"sinks.{sink.name}.topic",
                 f"{sink.input} is made of the topic {sink.topic}, and is written to it: every row "
-                "comes back and goes round for ever",
+                "is read and written again without end",
             )
     for step in pipeline.steps:
         topic = step.dead_letters if isinstance(step, RulesStep) else None
@@ -271,7 +272,7 @@ def _check_loops(findings: Findings) -> None:
             findings.warn(
                 f"steps.{step.name}.dead_letters",
                 f"the topic {topic} is read here, too: a dead letter that breaks the rule again "
-                "goes round for ever",
+                "is read and dead-lettered again without end",
             )
 
 

@@ -256,8 +256,8 @@ class _Run:
 
     def _warnings(self) -> tuple[str, ...]:
         return tuple(
-            f"{each.progress.name}: {each.progress.late_rows} rows came later than the "
-            "watermark allows and were left out"
+            f"{each.progress.name}: {each.progress.late_rows} rows were later than the "
+            "watermark allows and were dropped"
             for each in self.watched
             if each.progress.late_rows
         )

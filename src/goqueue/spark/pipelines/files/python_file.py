@@ -26,7 +26,7 @@ def read_python(file: str) -> Loaded:
         module = _executed(path)
     except SyntaxError as error:
         if error.filename is not None and Path(error.filename).absolute() == path:
-            said = f"this is no Python: {error.msg}"
+            said = f"invalid Python: {error.msg}"
             return Loaded(None, (Problem(said, error.lineno, error.offset),))
         return Loaded(None, (_raised(error, path),))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the file may raise anything
