@@ -119,7 +119,7 @@ def test_columns_are_pruned_by_a_schema_or_an_option(read, writer, topic):
     assert read(columns="offset,partition").columns == ["offset", "partition"]
     assert read(schema="OFFSET bigint").collect()[0].OFFSET == 0
     text = failure(read(schema="value string, ofset bigint"))
-    assert "no column ofset (did you mean offset?)" in text
+    assert "no column ofset; did you mean offset?" in text
     assert "value is binary, not string. Cast in the query" in failure(read(schema="value string"))
 
 

@@ -85,27 +85,27 @@ class AsyncClient:
         priority: Priority | str | None = None,
         ttl: Time | None = None,
     ) -> asyncio.Future[Receipt]:
-        """Hand a message over; it is sent with others in a moment.
+        """Publish a message; messages are sent in batches in the background.
 
         Args:
-            topic: Where it goes.
-            value: What it says; text is sent as UTF-8, None is a tombstone.
+            topic: The topic.
+            value: The value; text is sent as UTF-8, None is a tombstone.
             key: Messages of one key go to one partition, and keep their order.
-            headers: What goes with it.
-            partition: The partition, in place of the key's choice.
-            timestamp_ms: When it came to be; otherwise the broker says.
-            delay: Deliver it so many seconds later.
-            deliver_at: Or deliver it then; a moment that has passed is now.
-            priority: How urgent it is to queue groups: critical, high, normal, low or background.
-            ttl: For how many seconds it is worth delivering to queue groups.
+            headers: The headers.
+            partition: The partition, instead of the one of the key.
+            timestamp_ms: The timestamp; by default the broker's time.
+            delay: Deliver it after this delay, in seconds.
+            deliver_at: Deliver it at this time, instead of a delay.
+            priority: The priority in queue groups: critical, high, normal, low or background.
+            ttl: The time to live in queue groups, in seconds.
 
-        Returns when there is room for it. Await what it returns to know where the message was
-        stored, or `flush` to wait for all.
+        Returns when the message is buffered. Await the future to know where the message was
+        stored, or call `flush` to wait for all messages.
 
         Raises:
-            UnknownTopicError, UnknownPartitionError: there is no such place.
-            BatchTooLargeError: it is larger than a broker takes.
-            BufferFullError: there is no room, and the settings say not to wait for it.
+            UnknownTopicError, UnknownPartitionError: there is no such topic or partition.
+            BatchTooLargeError: it exceeds the size limit.
+            BufferFullError: the buffer is full, and `when_full` is `raise`.
         """
         delivery: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         handling = Handling.of(delay, deliver_at, priority, ttl)
@@ -137,13 +137,13 @@ class AsyncClient:
     def transaction(
         self, transactional_id: str | None = None, *, timeout: Time | None = None
     ) -> AsyncTransaction:
-        """Messages, and the offsets of what was read, that are committed together or not at all.
+        """A transaction: messages and consumed offsets that are committed atomically.
 
         Args:
             transactional_id: Names the producer across restarts of the program: a new instance
                 fences the old one, and ends what that has left open. Without it, nobody does, and
                 what a program leaves open ends with its timeout.
-            timeout: After so many seconds an open transaction is aborted; otherwise a minute.
+            timeout: The transaction timeout in seconds; by default a minute.
 
         Returns:
             A transaction, to be used as a context manager: it commits at the end of the block,
@@ -161,10 +161,10 @@ class AsyncClient:
         start: Start = "earliest",
         until_end: bool = False,
     ) -> AsyncIterator[Message]:
-        """The messages of one partition, from a place on; nothing is kept about the reader.
+        """The messages of one partition from a position on, without a group.
 
-        It waits for further messages for ever, or with `until_end` ends where the partition ended
-        at the beginning. A lost connection is made again, and nothing is missed or repeated.
+        It waits for new messages, or with `until_end` stops at the end that the partition had at
+        the start. After a lost connection it resumes, and no message is lost or repeated.
         """
         batches = read_batches(self.channels, topic, partition, start, until_end=until_end)
         async for batch in batches:
@@ -183,11 +183,11 @@ class AsyncClient:
         """Read topics as a member of a group, which shares their partitions among its members.
 
         Args:
-            group: Its name; it is made when its first member joins.
-            topics: What to read.
-            start: Where to begin in partitions that the group has committed nothing of.
-            auto_commit_ms: How often what is finished is committed; None when you do it yourself.
-            client_id: Shown to those who look at the group.
+            group: The group id; the group is created when its first member joins.
+            topics: The topics to read.
+            start: Where to start in partitions without a committed offset.
+            auto_commit_ms: The auto-commit interval; None to commit explicitly.
+            client_id: The client id, shown in descriptions of the group.
 
         Returns:
             A consumer, to be used as a context manager and iterated over inside.
@@ -214,20 +214,20 @@ class AsyncClient:
         start: Literal["earliest", "latest"] = "earliest",
         client_id: str = "",
     ) -> AsyncQueue:
-        """Take messages one by one as a member of a queue group, and acknowledge each.
+        """Receive messages as a member of a queue group, and acknowledge each.
 
         Args:
-            group: Its name; it is made when its first member joins.
-            topics: What to take from.
+            group: The group id; the group is created when its first member joins.
+            topics: The topics to receive from.
             assignment: `shared`, every member takes from every partition; or `exclusive`, each
                 partition has one owner, which gets its messages in order.
-            visibility: After so many seconds an unacknowledged message is redelivered.
-            prefetch: How many messages may be on their way, buffered here, or in hand and not
+            visibility: The visibility timeout in seconds.
+            prefetch: The most messages that may be in transit, buffered here, or received and not
                 acknowledged.
-            max_deliveries: After so many failed deliveries a message is dead-lettered.
-            max_unacked: How many unacknowledged messages a member of the group may have.
-            start: Where to begin in topics that the group has not read.
-            client_id: Shown to those who look at the group.
+            max_deliveries: Failed deliveries before a message is dead-lettered.
+            max_unacked: The most unacknowledged messages of a member.
+            start: Where to start in topics that the group has not read.
+            client_id: The client id, shown in descriptions of the group.
 
         `visibility` is this member's and, like `max_deliveries`, `max_unacked` and `start`, the
         group's if this member is its first; otherwise the group's or the broker's hold.

@@ -146,7 +146,7 @@ class AsyncTransaction:
 
         Raises:
             GoQueueError: messages before it were refused; the transaction must be aborted.
-            BatchTooLargeError: it is larger than a broker takes.
+            BatchTooLargeError: it exceeds the size limit.
         """
         if self.add(
             topic,

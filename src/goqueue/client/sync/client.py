@@ -121,25 +121,25 @@ class Client(Blocking[AsyncClient]):
         priority: Priority | str | None = None,
         ttl: Time | None = None,
     ) -> Future[Receipt]:
-        """Hand a message over; it is sent with others in a moment.
+        """Publish a message; messages are sent in batches in the background.
 
         Args:
-            topic: Where it goes.
-            value: What it says; text is sent as UTF-8, None is a tombstone.
+            topic: The topic.
+            value: The value; text is sent as UTF-8, None is a tombstone.
             key: Messages of one key go to one partition, and keep their order.
-            headers: What goes with it.
-            partition: The partition, in place of the key's choice.
-            timestamp_ms: When it came to be; otherwise the broker says.
-            delay: Deliver it so many seconds later.
-            deliver_at: Or deliver it then; a moment that has passed is now.
-            priority: How urgent it is to queue groups: critical, high, normal, low or background.
-            ttl: For how many seconds it is worth delivering to queue groups.
+            headers: The headers.
+            partition: The partition, instead of the one of the key.
+            timestamp_ms: The timestamp; by default the broker's time.
+            delay: Deliver it after this delay, in seconds.
+            deliver_at: Deliver it at this time, instead of a delay.
+            priority: The priority in queue groups: critical, high, normal, low or background.
+            ttl: The time to live in queue groups, in seconds.
 
-        Returns when there is room for it. The `result()` of what it returns tells where the message
-        was stored, or raises why it was not; `flush` waits for all.
+        Returns when the message is buffered. The `result()` of the future is where the message was
+        stored, or raises the error; `flush` waits for all messages.
 
         Raises:
-            BufferFullError: there is no room, and the settings say not to wait for it.
+            BufferFullError: the buffer is full, and `when_full` is `raise`.
         """
         delivery: Future[Receipt] = Future()
         delivery.set_running_or_notify_cancel()  # what is handed over cannot be called back
@@ -229,10 +229,10 @@ class Client(Blocking[AsyncClient]):
         start: Start = "earliest",
         until_end: bool = False,
     ) -> Iterator[Message]:
-        """The messages of one partition, from a place on; nothing is kept about the reader.
+        """The messages of one partition from a position on, without a group.
 
-        It waits for further messages for ever, or with `until_end` ends where the partition ended
-        at the beginning. A lost connection is made again, and nothing is missed or repeated.
+        It waits for new messages, or with `until_end` stops at the end that the partition had at
+        the start. After a lost connection it resumes, and no message is lost or repeated.
         """
         batches = read_batches(
             self._inner.channels,

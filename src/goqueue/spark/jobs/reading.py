@@ -68,7 +68,7 @@ def resolve(
 
     Raises:
         TopicMissingError: there is no such topic; names all that are missing.
-        SparkSourceError: the broker is away, or refuses.
+        SparkSourceError: the broker is unavailable, or refuses.
     """
     wanted = sorted(set(topics))
     with link.cluster() as cluster:
@@ -168,7 +168,7 @@ def read_here(
     """The messages of a small topic, read by this process: Spark would take longer to begin.
 
     Raises:
-        SparkSourceError: there is no such topic, or the broker is away or refuses.
+        SparkSourceError: there is no such topic, or the broker is unavailable or refuses.
     """
     given = {**link.as_options(), "subscribe": topic, "columns": columns.replace(" ", ",")}
     options = parse_read_options({name.lower(): value for name, value in given.items()}, "batch")

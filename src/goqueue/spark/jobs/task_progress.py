@@ -45,7 +45,7 @@ def rows_done(
 
     Args:
         spark: The session.
-        progress: Whom to tell.
+        progress: Called with the progress.
         stage: What it is called.
         total: How many rows the stage has in all.
         before: How many of them were done before the block.

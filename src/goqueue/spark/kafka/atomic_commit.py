@@ -40,7 +40,7 @@ def commit_atomically(
 
     Raises:
         TransactionLostError: a task's transaction is not there any more; nothing was committed.
-        SparkSourceError: the broker is away, or refuses.
+        SparkSourceError: the broker is unavailable, or refuses.
     """
     return cluster.retry(
         f"committing batch {number} of {series}",

@@ -37,7 +37,7 @@ def readings(cluster: Cluster, groups: Sequence[GroupLine]) -> dict[str, Reading
     """What the members of each group read; share groups, which assign no offsets, are left out.
 
     Raises:
-        SparkSourceError: a broker is away, or refuses.
+        SparkSourceError: a broker is unavailable, or refuses.
     """
     wanted = [each for each in groups if each.kind in {_CLASSIC, _CONSUMER}]
     found: dict[str, Reading] = {}

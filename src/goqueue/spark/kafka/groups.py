@@ -43,7 +43,7 @@ def list_groups(cluster: Cluster) -> list[GroupLine]:
     """Every group of the cluster, by name.
 
     Raises:
-        SparkSourceError: a broker is away, or refuses.
+        SparkSourceError: a broker is unavailable, or refuses.
     """
     return cluster.retry("listing groups", lambda: _list_groups(cluster))
 
@@ -66,7 +66,7 @@ def committed(
     """How far each group has read: the first offset that it is not done with.
 
     Raises:
-        SparkSourceError: a broker is away, or refuses.
+        SparkSourceError: a broker is unavailable, or refuses.
     """
     found: dict[str, dict[TopicPartition, int]] = {each.name: {} for each in groups}
     for at in range(0, len(groups), AT_ONCE):
@@ -142,7 +142,7 @@ def times_at(
     """When the messages at some offsets, or the first ones behind them, were written, in ms.
 
     Raises:
-        SparkSourceError: a broker is away, or refuses.
+        SparkSourceError: a broker is unavailable, or refuses.
     """
     found: dict[tuple[TopicPartition, int], int] = {}
     waiting = set(places)

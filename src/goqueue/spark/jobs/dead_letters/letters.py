@@ -39,7 +39,7 @@ def find_letter_topics(link: Link, named: Sequence[str]) -> list[str]:
 
     Raises:
         TopicMissingError: there is no such topic.
-        SparkSourceError: the broker is away, or refuses.
+        SparkSourceError: the broker is unavailable, or refuses.
     """
     with link.cluster() as cluster:
         known = cluster.topics(None)

@@ -77,7 +77,7 @@ def look_up(link: Link, topics: Sequence[str], http: Http | None) -> RedrivenInd
     """Which letters of some topics have been redriven.
 
     Raises:
-        SparkSourceError: the broker is away, or refuses.
+        SparkSourceError: the broker is unavailable, or refuses.
     """
     with link.cluster() as cluster:
         views = cluster.topics([*topics, *map(receipts_topic, topics)])

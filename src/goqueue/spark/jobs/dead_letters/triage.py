@@ -65,14 +65,14 @@ def dlq_triage(
         include_gone: Count those too that were redriven.
         http: The broker's HTTP side, which knows what was redriven.
         options: Options of the connection, such as `kafka.sasl.username`.
-        progress: Is told how far it is.
+        progress: Called with the progress of the job.
 
     Returns:
         Tables `causes` and `hours`; each cause has its number of letters, first and last death, one
         letter to look at, its most frequent keys and the command that redrives them.
 
     Raises:
-        SparkSourceError: there is no such topic, or the broker is away or refuses.
+        SparkSourceError: there is no such topic, or the broker is unavailable or refuses.
     """
     link = Link(servers, options or {})
     names = find_letter_topics(link, topics)

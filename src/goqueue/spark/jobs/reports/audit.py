@@ -60,9 +60,9 @@ def schema_audit(
         since_ms: From the first message of this time on.
         until_ms: Up to the first message of this time.
         samples: How many causes of misfits are shown, each with one message.
-        sample: Read only this share of each partition; the report says so.
+        sample: Read only this share of each partition.
         options: Options of the connection, such as `kafka.sasl.username`.
-        progress: Is told how far it is.
+        progress: Called with the progress of the job.
 
     Returns:
         Tables `versions` (shares, first and last message), `misfits` (why, how often, one of them)
@@ -70,7 +70,7 @@ def schema_audit(
 
     Raises:
         ValueFormatError: there is no such subject, or it has a schema that cannot be read.
-        SparkSourceError: there is no such topic, or the broker or registry is away or refuses.
+        SparkSourceError: there is no such topic, or the broker or registry is unavailable.
     """
     name = subject or f"{topic}-value"
     versions = SchemaRegistry(registry).versions(name)

@@ -95,7 +95,7 @@ def lag_report(
         partitions: Show each partition too.
         http: The broker's HTTP API, which knows the lag of the last half hour.
         options: Options of the connection, such as `kafka.sasl.username`.
-        progress: Is told how far it is.
+        progress: Called with the progress of the job.
 
     Returns:
         Tables `groups` (a row for each group and topic), `idle_groups` (nobody is in them),
@@ -103,8 +103,8 @@ def lag_report(
         if asked for.
 
     Raises:
-        OptionsError: the arguments make no sense.
-        SparkSourceError: the broker is away, or refuses.
+        OptionsError: arguments are invalid.
+        SparkSourceError: the broker is unavailable, or refuses.
     """
     if not 0 <= hours <= _MAX_HOURS or measure_s < 0:
         raise OptionsError([f"expected measure_s of 0 and up, and hours of 0 to {_MAX_HOURS}"])

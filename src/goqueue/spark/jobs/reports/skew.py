@@ -65,19 +65,19 @@ def skew_report(
         until_ms: Up to the first message of this time.
         top: How many of the hottest keys are shown. Their counts are exact, unless it is a sample.
         every: How time is cut: `minute`, `hour` or `day`.
-        sample: Read only this share of each partition; the report says so.
+        sample: Read only this share of each partition.
         plot: Draw it into this file, as SVG.
         partitioner: How producers choose partitions, `mmh3` or `murmur2`; for the suggestion.
         options: Options of the connection, such as `kafka.sasl.username`.
-        progress: Is told how far it is.
+        progress: Called with the progress of the job.
 
     Returns:
         Tables `partitions`, `keys`, `sizes`, `times` and `outlook`, and a suggested number of
         partitions.
 
     Raises:
-        OptionsError: the arguments make no sense.
-        SparkSourceError: there is no such topic, or the broker is away or refuses.
+        OptionsError: arguments are invalid.
+        SparkSourceError: there is no such topic, or the broker is unavailable or refuses.
     """
     _check(top, every, partitioner, plot)
     link = Link(servers, options or {})

@@ -61,14 +61,14 @@ def trace_report(
         until_ms: Only what happened before then.
         slowest: How many of the slowest messages are shown.
         sample: Look at this share of the messages only, each with all that happened to it.
-        progress: Is told how far it is.
+        progress: Called with the progress of the job.
 
     Returns:
         Tables `stages` (percentiles in ms, right to 1 %), `outcomes` (shares of messages),
         `slowest` and `damaged` (files with lines that are no events; those are passed over).
 
     Raises:
-        OptionsError: the arguments make no sense.
+        OptionsError: arguments are invalid.
         SparkSourceError: there are no such files.
     """
     check_share(sample)

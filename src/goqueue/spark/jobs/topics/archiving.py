@@ -68,18 +68,18 @@ def archive(
         topic: The topic to read.
         table: The table's folder, or a table as `goqueue.spark.lake.lake_table` describes it.
         table_format: `parquet`, `delta` or `iceberg`, where `table` is a folder.
-        until: Only messages before this time; the next run goes on from there.
-        merge: Merge small files in the end.
-        target_file_bytes: How large merged files are to be.
-        fail_on_data_loss: Whether it is an error that messages were deleted before they were
-            archived; otherwise it is a warning.
-        checkpoint: The folder that knows what is done; `TABLE.checkpoint/TOPIC` by default.
-        piece_rows: How many rows are added at once.
+        until: Only messages before this time; the next run continues there.
+        merge: Merge small files at the end.
+        target_file_bytes: The target size of merged files.
+        fail_on_data_loss: Whether messages that were deleted before they were archived are an
+            error, or a warning.
+        checkpoint: The folder for the progress; `TABLE.checkpoint/TOPIC` by default.
+        piece_rows: How many rows are committed at once.
         options: Options of the connection.
-        progress: Who is told how far it is.
+        progress: Called with the progress of the job.
 
     Raises:
-        OptionsError: the arguments make no sense; all that is wrong with them.
+        OptionsError: arguments are invalid; it lists all problems.
         TopicMissingError: there is no such topic.
         DataLossError: messages were deleted before they were archived.
         LakeError: the table cannot be written.

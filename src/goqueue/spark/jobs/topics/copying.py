@@ -137,7 +137,7 @@ def copy_messages(
         ledger: What was done before.
         settled: What this job is about; None: all that is there, looked at now.
         pace: How much at once, and whether to go on with what comes later.
-        progress: Who is told.
+        progress: Called with the progress.
     """
     writer = _Writer(messages, link, target)
     if target.rate is not None:

@@ -113,26 +113,26 @@ def dedupe(
         spark: The session.
         servers: The broker's Kafka address.
         topic: The topic to read.
-        target: The topic to write; if there is none, it is made like the other one.
+        target: The topic to write; created with the settings of the source if it does not exist.
         by: What makes messages the same, in SQL: `key`, `value`, or an id inside of the value as in
             `get_json_object(CAST(value AS STRING), '$.id')`. Where it is null, a message stays.
         keep: Which of the same messages stays: `first` or `last`.
         order: What first and last mean: `offset`, or `timestamp` where the same messages may be in
             several partitions. By key it is the offset, otherwise the time.
         window_ms: Messages are the same only within such a stretch of time (from 1970 on).
-        start: Only messages of this time or later; so long ago is reckoned by the first run.
+        start: Only messages of this time or later; a `timedelta` counts back from the first run.
         end: Only messages before this time.
-        partitions: How many partitions the target gets if it is made; as many as the topic has.
-        partitioner: How a key says the partition: `mmh3` or `murmur2`.
-        rate: At most so many rows a second.
+        partitions: The partitions of a new target; by default as many as the topic has.
+        partitioner: The partitioner for keys: `mmh3` or `murmur2`.
+        rate: The rate limit in rows per second.
         checkpoint: A folder that driver and executors share; with it, a job that was killed goes
             on when it is run again. The messages that stay are kept there until the job is done.
-        piece_rows: How many rows become visible at once.
+        piece_rows: How many rows are committed at once.
         options: Options of the connection.
-        progress: Who is told how far it is.
+        progress: Called with the progress of the job.
 
     Raises:
-        OptionsError: the arguments make no sense; all that is wrong with them.
+        OptionsError: arguments are invalid; it lists all problems.
         TopicMissingError: there is no such topic.
     """
     rule = _Rule(by, keep, order or ("offset" if by == "key" else "timestamp"), window_ms)
@@ -166,15 +166,15 @@ def compact(
         spark: The session.
         servers: The broker's Kafka address.
         topic: The topic to read.
-        target: The topic to write; if there is none, it is made like the other one.
+        target: The topic to write; created with the settings of the source if it does not exist.
         keep_tombstones: A tombstone that is the newest of its key stays.
-        partitions: How many partitions the target gets if it is made.
-        partitioner: How a key says the partition.
-        rate: At most so many rows a second.
+        partitions: The partitions of a new target.
+        partitioner: The partitioner for keys.
+        rate: The rate limit in rows per second.
         checkpoint: A folder that driver and executors share.
-        piece_rows: How many rows become visible at once.
+        piece_rows: How many rows are committed at once.
         options: Options of the connection.
-        progress: Who is told how far it is.
+        progress: Called with the progress of the job.
     """
     rule = _Rule(keep="last", drops_tombstones=not keep_tombstones)
     return _run(

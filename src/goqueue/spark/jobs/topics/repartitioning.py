@@ -71,22 +71,22 @@ def repartition(
         spark: The session.
         servers: The broker's Kafka address.
         topic: The topic to read.
-        target: The topic to make.
-        partitions: How many partitions it gets.
-        partitioner: How a key says the partition: `mmh3` or `murmur2`.
-        rate: At most so many rows a second.
-        fail_on_data_loss: Whether it is an error that messages were deleted before they were
-            copied; otherwise it is a warning.
-        follow: Go on with what comes, until `stop` is set or Ctrl-C is pressed.
+        target: The topic to create.
+        partitions: The number of partitions.
+        partitioner: The partitioner for keys: `mmh3` or `murmur2`.
+        rate: The rate limit in rows per second.
+        fail_on_data_loss: Whether messages that were deleted before they were copied are an
+            error, or a warning.
+        follow: Copy new messages too, until `stop` is set or Ctrl-C is pressed.
         stop: Ends a job that follows.
-        verify: Read both topics in the end, and compare counts and checksums of every key.
-        checkpoint: A folder; with it, the job goes on when it is run again.
-        piece_rows: How many rows become visible at once.
+        verify: Read both topics at the end, and compare counts and checksums of every key.
+        checkpoint: A folder for the progress, from which the job resumes.
+        piece_rows: How many rows are committed at once.
         options: Options of the connection.
-        progress: Who is told how far it is.
+        progress: Called with the progress of the job.
 
     Raises:
-        OptionsError: the arguments make no sense; all that is wrong with them.
+        OptionsError: arguments are invalid; it lists all problems.
         TopicMissingError: there is no such topic.
         DataLossError: messages were deleted before they were copied.
         VerificationError: the topics differ.

@@ -56,24 +56,24 @@ def replay(
         spark: The session.
         servers: The broker's Kafka address.
         topic: The topic to read.
-        target: The topic to write; if there is none, it is made like the other one.
-        start: Only messages of this time or later; so long ago is reckoned by the first run.
+        target: The topic to write; created with the settings of the source if it does not exist.
+        start: Only messages of this time or later; a `timedelta` counts back from the first run.
         end: Only messages before this time.
         keys: Only messages with one of these keys.
-        where: Only messages that meet this condition in SQL.
-        keep_partition: To the partition of the same number, instead of by key.
-        partitions: How many partitions the target gets if it is made; as many as the topic has.
-        partitioner: How a key says the partition: `mmh3` or `murmur2`.
-        rate: At most so many rows a second.
-        fail_on_data_loss: Whether it is an error that messages were deleted before they were
-            copied; otherwise it is a warning.
-        checkpoint: A folder; with it, a job that was killed goes on when it is run again.
-        piece_rows: How many rows become visible at once.
+        where: Only messages that match this SQL condition.
+        keep_partition: Write to the original partition, instead of by key.
+        partitions: The partitions of a new target; by default as many as the topic has.
+        partitioner: The partitioner for keys: `mmh3` or `murmur2`.
+        rate: The rate limit in rows per second.
+        fail_on_data_loss: Whether messages that were deleted before they were copied are an
+            error, or a warning.
+        checkpoint: A folder for the progress, from which a killed job resumes.
+        piece_rows: How many rows are committed at once.
         options: Options of the connection.
-        progress: Who is told how far it is.
+        progress: Called with the progress of the job.
 
     Raises:
-        OptionsError: the arguments make no sense; all that is wrong with them.
+        OptionsError: arguments are invalid; it lists all problems.
         TopicMissingError: there is no such topic.
         DataLossError: messages were deleted before they were copied.
     """

@@ -64,24 +64,24 @@ def restore(
         spark: The session.
         servers: The broker's Kafka address.
         table: The archive's folder, or a table as `goqueue.spark.lake.lake_table` describes it.
-        target: The topic to write; made if there is none.
+        target: The topic to write; created if it does not exist.
         table_format: `parquet`, `delta` or `iceberg`, where `table` is a folder.
         topic: Which topic's messages, where the table has several.
-        start: Only messages of this time or later; so long ago is reckoned by the first run.
+        start: Only messages of this time or later; a `timedelta` counts back from the first run.
         end: Only messages before this time.
         keys: Only messages with one of these keys.
-        where: Only messages that meet this condition in SQL.
-        keep_partition: To the partition of the same number, instead of by key.
-        partitions: How many partitions the target gets if it is made; as many as were archived.
-        partitioner: How a key says the partition: `mmh3` or `murmur2`.
-        rate: At most so many rows a second.
-        checkpoint: A folder; with it, a job that was killed goes on when it is run again.
-        piece_rows: How many rows become visible at once.
+        where: Only messages that match this SQL condition.
+        keep_partition: Write to the original partition, instead of by key.
+        partitions: The partitions of a new target; by default as many as were archived.
+        partitioner: The partitioner for keys: `mmh3` or `murmur2`.
+        rate: The rate limit in rows per second.
+        checkpoint: A folder for the progress, from which a killed job resumes.
+        piece_rows: How many rows are committed at once.
         options: Options of the connection.
-        progress: Who is told how far it is.
+        progress: Called with the progress of the job.
 
     Raises:
-        OptionsError: the arguments make no sense; all that is wrong with them.
+        OptionsError: arguments are invalid; it lists all problems.
         LakeError: the table cannot be read.
     """
     link = Link(servers, options or {})
