@@ -139,7 +139,7 @@ def test_what_is_wrong_is_said_before_anything_is_written(spark, write, broker, 
     text = failure(write, bad)
     assert "value is bigint: expected binary or string" in text
     assert "partition is decimal(2,1): expected int" in text
-    assert "a message has no valeu (did you mean value?)" in text
+    assert "a message has no valeu; did you mean value?" in text
     numbered = spark.range(2).selectExpr("CAST(id AS STRING) AS value", "CAST(7 AS INT) partition")
     assert "has 0 to 2" in failure(write, numbered)
     assert committed(broker, topic) == []

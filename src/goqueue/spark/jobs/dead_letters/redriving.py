@@ -82,7 +82,7 @@ def dlq_redrive(
         `refused` those that their topic does not take: the first of them are named, with why.
 
     Raises:
-        OptionsError: the arguments make no sense.
+        OptionsError: arguments are invalid.
         SparkSourceError: there is no such topic, or the broker is away or refuses us; it knows
             what it has redriven until then.
     """
