@@ -10,14 +10,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from goqueue.access.mechanisms import SCRAM_HASHES
+from goqueue.access.mechanisms import SCRAM_HASHES, Mechanism
 from goqueue.model.errors import UnacceptableCredentialError
 from goqueue.model.limits import MIN_SCRAM_ITERATIONS
-
-if TYPE_CHECKING:
-    from goqueue.access.mechanisms import Mechanism
 
 _MAX_ITERATIONS: Final = 16384
 """More are refused, as in Kafka: the client pays for them at every connection."""

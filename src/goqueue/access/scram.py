@@ -16,16 +16,21 @@ import hmac
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from goqueue.access.mechanisms import SCRAM_HASHES
-from goqueue.access.scram_messages import parse_final, parse_first, server_final, server_first
+from goqueue.access.mechanisms import SCRAM_HASHES, Mechanism
+from goqueue.access.scram_messages import (
+    ClientFinal,
+    ClientFirst,
+    parse_final,
+    parse_first,
+    server_final,
+    server_first,
+)
 from goqueue.model.errors import AuthenticationFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from goqueue.access.keys import ScramKeys
-    from goqueue.access.mechanisms import Mechanism
-    from goqueue.access.scram_messages import ClientFinal, ClientFirst
 
 
 class ScramState(Enum):

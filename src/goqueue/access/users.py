@@ -23,7 +23,16 @@ from goqueue.access.credentials import (
     has_password,
     new_user,
 )
-from goqueue.cluster.metadata import ABSENT, Committed, Condition, Delete, Put
+from goqueue.cluster.metadata import (
+    ABSENT,
+    Committed,
+    Condition,
+    Delete,
+    MetadataStore,
+    Operation,
+    Put,
+    Revision,
+)
 from goqueue.model.errors import (
     MetadataUnavailableError,
     UnacceptableCredentialError,
@@ -37,7 +46,6 @@ if TYPE_CHECKING:
 
     from goqueue.access.keys import ScramKeys
     from goqueue.access.mechanisms import Mechanism
-    from goqueue.cluster.metadata import MetadataStore, Operation, Revision
 
 logger = logging.getLogger(__name__)
 

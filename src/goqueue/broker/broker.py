@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.access.users import Users
 from goqueue.administration.groups import GroupAdministrator
-from goqueue.configs.broker_configs import BrokerConfigs
+from goqueue.configs.broker_configs import BrokerConfigs, Level
 from goqueue.configs.broker_setting_table import COMPACTION_INTERVAL, PRODUCER_EXPIRY
 from goqueue.configs.coordinated_group_configs import CoordinatedGroupConfigs
 from goqueue.delays.service import Delays
@@ -52,14 +52,14 @@ from goqueue.reading.fetch import Fetcher
 from goqueue.reading.record_reader import RecordReader
 from goqueue.reading.stored_messages import MessageReader
 from goqueue.reading.time_range import TimeRanges
-from goqueue.runtime.clock import SystemClock
-from goqueue.runtime.disk import SystemDisk
+from goqueue.runtime.clock import Clock, SystemClock
+from goqueue.runtime.disk import Disk, SystemDisk
 from goqueue.schemas.service import Schemas
 from goqueue.schemas.validation import SchemaValidator
 from goqueue.state.logs import StateLogs
 from goqueue.storage.open_files import OpenFiles
 from goqueue.storage.shared_files import SharedFiles
-from goqueue.topics.catalogue import Topics
+from goqueue.topics.catalogue import Topic, Topics
 from goqueue.tracing.log_groups import LogGroupTraces
 from goqueue.tracing.store import TraceStore
 from goqueue.tracing.tracer import Tracer
@@ -72,12 +72,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.cluster.metadata import MetadataStore
-    from goqueue.configs.broker_configs import Level
     from goqueue.configs.broker_settings import BrokerSettings
-    from goqueue.runtime.clock import Clock
-    from goqueue.runtime.disk import Disk
     from goqueue.runtime.tasks import PeriodicTasks
-    from goqueue.topics.catalogue import Topic
 
 logger = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from goqueue.client.types import (
     Member,
     OffsetChange,
     Partition,
+    Start,
     Topic,
     TransactionInfo,
 )
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from goqueue.client.channels import Channels
-    from goqueue.client.types import Start
     from goqueue.model.topic_partition import TopicPartition
 
 

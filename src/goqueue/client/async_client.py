@@ -21,13 +21,12 @@ from goqueue.client.receipts import AsyncReceipts
 from goqueue.client.settings import DEFAULT_ADDRESS, ClientSettings
 from goqueue.client.transaction_producers import TransactionalProducers
 from goqueue.client.transactions import AsyncTransaction
-from goqueue.client.types import SendStats
+from goqueue.client.types import Content, Headers, Message, Receipt, SendStats, Start, Time
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from datetime import datetime
 
-    from goqueue.client.types import Content, Headers, Message, Receipt, Start, Time
     from goqueue.model.delivery import Priority
 
 

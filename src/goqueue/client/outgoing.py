@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from goqueue.client.accumulator import Identity
+from goqueue.client.accumulator import Batch, Identity
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import BatchTooLargeError, UnknownPartitionError
 from goqueue.model.partitioning import key_hash
@@ -14,9 +14,7 @@ from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
 
-    from goqueue.client.accumulator import Batch
     from goqueue.client.types import Content, Headers, Receipt, Time
 
 NOBODY: Final = Identity(-1, -1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from grpc import aio
 
 from goqueue.client.errors import from_call, is_lost
-from goqueue.client.types import Message
+from goqueue.client.types import Message, Start
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 
     from goqueue.client.channels import Channels
-    from goqueue.client.types import Start
 
 logger = logging.getLogger(__name__)
 

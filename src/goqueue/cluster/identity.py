@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import base64
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from goqueue.cluster.metadata import ABSENT, Condition, Put
-
-if TYPE_CHECKING:
-    from goqueue.cluster.metadata import MetadataStore
+from goqueue.cluster.metadata import ABSENT, Condition, MetadataStore, Put
 
 CLUSTER_ID_KEY: Final = "cluster/id"
 

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from goqueue.model.errors import SchemaError
 from goqueue.schemas.decoded import DecodeFault
 from goqueue.schemas.engine import Message
-from goqueue.schemas.frames import FrameFault, frame_of, indexes_of
+from goqueue.schemas.frames import Frame, FrameFault, frame_of, indexes_of
 from goqueue.schemas.model import SchemaType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from goqueue.records import Record
-    from goqueue.schemas.frames import Frame
     from goqueue.schemas.registry import Registry
     from goqueue.schemas.service import Schemas
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.groups.consumer.protocol import assigned_partitions
-from goqueue.groups.describe import GroupType
+from goqueue.groups.describe import GroupListing, GroupType
 from goqueue.groups.stats import LeaveReason
 from goqueue.insight.group_views import is_listed, shared_state
 from goqueue.metrics import names
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from goqueue.groups.coordinator import GroupCoordinator
-    from goqueue.groups.describe import GroupListing
     from goqueue.groups.service import Groups
     from goqueue.insight.backlogs import Backlogs
     from goqueue.insight.lag import GroupLag

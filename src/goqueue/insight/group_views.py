@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Final
 from goqueue.groups.consumer.protocol import PROTOCOL_TYPE, assigned_partitions
 from goqueue.groups.describe import GroupListing, GroupType
 from goqueue.model.errors import GroupNotFoundError
-from goqueue.model.topic_partition import TopicPartition
+from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
 from goqueue.queues.delivery.settings import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from goqueue.groups.service import Groups
-    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.service import Queues
     from goqueue.topics.catalogue import Topics

@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from goqueue.insight.group_views import is_listed
+from goqueue.insight.group_views import GroupLine, GroupViews, is_listed
 from goqueue.model.errors import GoQueueError
 from goqueue.queues.views import queue_views
-from goqueue.transactions.messages import TransactionFilter
+from goqueue.transactions.messages import TransactionFilter, TransactionView
 
 if TYPE_CHECKING:
     from goqueue.delays.service import Delays
-    from goqueue.insight.group_views import GroupLine, GroupViews
     from goqueue.insight.history import History
     from goqueue.insight.new_dead_letters import DeadLetterCount, NewDeadLetters
     from goqueue.partitions.partitions import Partitions
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from goqueue.queues.service import Queues
     from goqueue.schemas.service import Schemas
     from goqueue.topics.catalogue import Topics
-    from goqueue.transactions.messages import TransactionView
     from goqueue.transactions.service import Transactions
 
 _OPEN: Final = TransactionFilter(states=frozenset({"Ongoing"}))

@@ -18,16 +18,14 @@ from goqueue.model.errors import (
 from goqueue.model.ids import NO_TIMESTAMP
 from goqueue.model.limits import FREE_BATCH_ITEMS, MAX_BATCH_BYTES
 from goqueue.publishing.rewrite import records_of
-from goqueue.records import HEADER_BYTES, Compression
-from goqueue.records.batch import CONTROL, DELETE_HORIZON, peek, validate
+from goqueue.records import HEADER_BYTES, Compression, Record
+from goqueue.records.batch import CONTROL, DELETE_HORIZON, BatchInfo, peek, validate
 from goqueue.records.opening import check_count, room_for
 from goqueue.records.section import LEAST_RECORD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from goqueue.records import Record
-    from goqueue.records.batch import BatchInfo
     from goqueue.topics.catalogue import Topic
     from goqueue.topics.settings import TimestampLimits
 

@@ -24,12 +24,11 @@ from goqueue.model.errors import (
 )
 from goqueue.publishing.rewrite import require_keys
 from goqueue.records import DELIVERY, Record
-from goqueue.records.batch import CRC_START
+from goqueue.records.batch import CRC_START, BatchInfo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.records.batch import BatchInfo
     from goqueue.topics.settings import TopicSettings
 
 _NAMES: Final = re.compile(b"|".join(re.escape(name.encode()) for name in DELIVERY_HEADERS))

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.delivery import DELIVERY_HEADERS
-from goqueue.records import DELIVERY, LOG_APPEND_TIME, Compression, encode, peek
+from goqueue.records import DELIVERY, LOG_APPEND_TIME, Compression, Record, encode, peek
 from goqueue.records.batch import walk
 from goqueue.storage.config import Fsync
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from goqueue.partitions.partition import Partition, Placed
-    from goqueue.records import Record
     from goqueue.topics.settings import TopicSettings
 
 EPOCH: Final = 0

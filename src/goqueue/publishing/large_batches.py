@@ -14,7 +14,7 @@ from goqueue.model.errors import BatchError, BatchTooLargeError, TopicError
 from goqueue.publishing.delivery_headers import may_have_delivery_headers
 from goqueue.publishing.rewrite import recompressed
 from goqueue.records import admit
-from goqueue.records.batch import peek, validate
+from goqueue.records.batch import BatchInfo, peek, validate
 from goqueue.records.opening import SMALL, open_section
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from goqueue.partitions.batch_opener import BatchOpener
     from goqueue.partitions.partitions import Partitions
     from goqueue.publishing.requests import PublishRequest
-    from goqueue.records.batch import BatchInfo
     from goqueue.topics.settings import TopicSettings
 
 

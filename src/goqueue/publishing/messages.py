@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from goqueue.model.delivery import DELIVERY_HEADERS
 from goqueue.model.errors import (
@@ -22,28 +22,32 @@ from goqueue.model.errors import (
 from goqueue.model.limits import MAX_HEADERS_BYTES
 from goqueue.model.partitioning import key_hash
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.publishing.delivery_headers import Opened
+from goqueue.publishing.delivery_headers import Later, Opened
 from goqueue.publishing.new_messages import (
     BY_RECORD,
     NOWHERE,
     UNSAID,
     MessageResult,
+    NewMessage,
     Portion,
     fail,
     headers_of,
     smaller,
 )
-from goqueue.publishing.requests import FITS, Acks, PublishRequest, SchemaVerdict, refusal
+from goqueue.publishing.requests import (
+    FITS,
+    Acks,
+    Published,
+    PublishRequest,
+    SchemaVerdict,
+    refusal,
+)
 from goqueue.records import DELIVERY, TRANSACTIONAL, Record, encode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import TypeAlias
 
-    from goqueue.publishing.delivery_headers import Later
-    from goqueue.publishing.new_messages import NewMessage
     from goqueue.publishing.publish import Publisher
-    from goqueue.publishing.requests import Published
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topic, Topics
 

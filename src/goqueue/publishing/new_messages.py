@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.model.delivery import DELIVER_AT_HEADER, delivery_headers, delivery_of
-from goqueue.model.errors import InvalidTimestampError, SchemaValidationError
-from goqueue.publishing.delivery_headers import check_due
+from goqueue.model.delivery import DELIVER_AT_HEADER, Priority, delivery_headers, delivery_of
+from goqueue.model.errors import GoQueueError, InvalidTimestampError, SchemaValidationError
+from goqueue.publishing.delivery_headers import Later, check_due
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from goqueue.model.delivery import Priority
-    from goqueue.model.errors import GoQueueError
-    from goqueue.publishing.delivery_headers import Later
     from goqueue.records import Headers, Record
     from goqueue.topics.catalogue import Topic
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from goqueue.model.errors import (
     BatchError,
@@ -19,11 +19,14 @@ from goqueue.model.errors import (
     ProducerError,
     RegistryUnavailableError,
     SchemaError,
+    SchemaValidationError,
     TopicError,
 )
-from goqueue.partitions.partition import Placed
+from goqueue.partitions.partition import Partition, Placed
 from goqueue.publishing.admission import admit_batch, check_size, check_timestamps, count_of
 from goqueue.publishing.delivery_headers import (
+    Delayed,
+    Opened,
     check_delayable,
     delayable,
     marked,
@@ -32,25 +35,19 @@ from goqueue.publishing.delivery_headers import (
 )
 from goqueue.publishing.requests import Acks, Published, PublishRequest, SchemaVerdict
 from goqueue.publishing.rewrite import records_of, rewritten
-from goqueue.records import DELIVERY, Compression, encode
-from goqueue.records.batch import peek
+from goqueue.records import DELIVERY, Compression, Record, encode
+from goqueue.records.batch import BatchInfo, peek
 from goqueue.storage.config import Fsync
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-    from typing import TypeAlias
 
-    from goqueue.model.errors import SchemaValidationError
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.measures import Measures, TopicMeasures
-    from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.sequences import SequencedBatch
     from goqueue.publishing.delayed import DelayedMessages
-    from goqueue.publishing.delivery_headers import Delayed, Opened
     from goqueue.publishing.traces import PublishTraces, TracedPublish
-    from goqueue.records import Record
-    from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Bytes
     from goqueue.topics.catalogue import Topic

@@ -5,12 +5,11 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.model.errors import SchemaValidationError
+from goqueue.model.errors import BatchError, SchemaValidationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
-    from goqueue.model.errors import BatchError
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.partition import Placed
     from goqueue.publishing.delivery_headers import Delayed, Opened

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Final
 from crc32c import crc32c
 
 from goqueue.model.errors import BatchError, MalformedRecordError
-from goqueue.records import LOG_APPEND_TIME, admit, encode
-from goqueue.records.batch import CRC_START, peek
+from goqueue.records import LOG_APPEND_TIME, Record, admit, encode
+from goqueue.records.batch import CRC_START, BatchInfo, peek
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.records import Record
-    from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Bytes
     from goqueue.topics.settings import TopicSettings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from goqueue.model.errors import DamagedRangeError, GoQueueError
 from goqueue.partitions.partition import Isolation, Partition
 from goqueue.partitions.waiting import Waiter
-from goqueue.records.batch import walk
+from goqueue.records.batch import BatchInfo, walk
 from goqueue.records.committed import committed
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partitions import Partitions
-    from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.storage.region import Chunk, Region
     from goqueue.tracing.log_groups import LogGroupTraces

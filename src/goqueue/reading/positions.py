@@ -8,12 +8,10 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import OffsetOutOfRangeError
-from goqueue.partitions.partition import Isolation
+from goqueue.partitions.partition import Isolation, Partition
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
-
-    from goqueue.partitions.partition import Partition
 
 
 class Anchor(Enum):

@@ -19,22 +19,18 @@ from goqueue.model.errors import (
     OffsetOutOfRangeError,
 )
 from goqueue.model.limits import MAX_BATCH_BYTES, MAX_CACHED_RECORD_BYTES
-from goqueue.model.ranges import around
-from goqueue.partitions.partition import Isolation
-from goqueue.records import check_records, decode_readable
-from goqueue.records.batch import walk
+from goqueue.model.ranges import Range, around
+from goqueue.partitions.partition import Isolation, Partition
+from goqueue.records import Record, check_records, decode_readable
+from goqueue.records.batch import BatchInfo, walk
 from goqueue.records.sound import sound_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.model.ranges import Range
     from goqueue.partitions.batch_opener import BatchOpener
     from goqueue.partitions.damage import DamageReports
-    from goqueue.partitions.partition import Partition
-    from goqueue.records import Record
-    from goqueue.records.batch import BatchInfo
     from goqueue.records.opening import Room
     from goqueue.records.salvage import Fault
 

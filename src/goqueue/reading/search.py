@@ -14,17 +14,15 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.partitions.partition import Isolation
-from goqueue.reading.searching import cut_before, look
+from goqueue.partitions.partition import Isolation, Partition
+from goqueue.reading.searching import Hit, Wanted, Window, cut_before, look
 from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from concurrent.futures import Executor
 
-    from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
-    from goqueue.reading.searching import Hit, Wanted, Window
     from goqueue.reading.time_range import Span
     from goqueue.runtime.clock import Clock
 

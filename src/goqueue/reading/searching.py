@@ -12,16 +12,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.model.errors import DamagedRangeError
-from goqueue.records import decode_readable
-from goqueue.records.batch import walk
+from goqueue.records import Headers, Record, decode_readable
+from goqueue.records.batch import BatchInfo, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from goqueue.partitions.partition import Partition
     from goqueue.reading.time_range import Span
-    from goqueue.records import Headers, Record
-    from goqueue.records.batch import BatchInfo
     from goqueue.storage.region import Chunk
 
 _SLACK_BYTES: Final = 8 * 1024

@@ -10,15 +10,20 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.partitions.partition import Isolation
-from goqueue.reading.fetch import FetchRequest, PartitionRead, bytes_for, visible_batches
-from goqueue.records import decode_readable
+from goqueue.reading.fetch import (
+    Fetched,
+    Fetcher,
+    FetchRequest,
+    PartitionRead,
+    bytes_for,
+    visible_batches,
+)
+from goqueue.records import Record, decode_readable
 
 if TYPE_CHECKING:
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.batch_opener import BatchOpener
     from goqueue.partitions.damage import DamageReports
-    from goqueue.reading.fetch import Fetched, Fetcher
-    from goqueue.records import Record
     from goqueue.records.opening import Room
     from goqueue.records.salvage import Fault
 

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from goqueue.records import reference
 from goqueue.records.codec import Codec
-from goqueue.records.section import INTERFACE
-
-if TYPE_CHECKING:
-    from goqueue.records.section import SectionCodec
+from goqueue.records.section import INTERFACE, SectionCodec
 
 VARIABLE: Final = "GOQUEUE_CODEC"
 

@@ -27,16 +27,14 @@ from goqueue.records.batch import (
 )
 from goqueue.records.columns import Columns, wrap_columns
 from goqueue.records.compression import Compression, compress
-from goqueue.records.opening import open_section
+from goqueue.records.opening import Room, open_section
 from goqueue.records.salvage import Fault, Readable, salvage
-from goqueue.records.section import I32_MAX, I64_MAX, I64_MIN
+from goqueue.records.section import I32_MAX, I64_MAX, I64_MIN, Section, SectionCodec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.records.opening import Room
     from goqueue.records.record import Record
-    from goqueue.records.section import Section, SectionCodec
 
 _CRC: Final = struct.Struct(">I")
 _CRC_AT: Final = CRC_START - _CRC.size

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import BatchTooLargeError
-from goqueue.records.section import I32_MAX
+from goqueue.records.section import I32_MAX, ColumnBuffers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from goqueue.records.record import Record
-    from goqueue.records.section import ColumnBuffers
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ that what a sender can make the broker allocate stays in proportion to what was 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from goqueue.model.errors import BatchTooLargeError, MalformedBatchError, MalformedRecordError
 from goqueue.model.limits import (
@@ -17,12 +17,9 @@ from goqueue.model.limits import (
     MAX_DECOMPRESSION_RATIO,
     STORED_BYTES_PER_ITEM,
 )
-from goqueue.records.batch import HEADER_BYTES
+from goqueue.records.batch import HEADER_BYTES, BatchInfo
 from goqueue.records.compression import Compression, decompress
 from goqueue.records.section import I64_MAX, LEAST_RECORD_BYTES, Section
-
-if TYPE_CHECKING:
-    from goqueue.records.batch import BatchInfo
 
 
 class Room(NamedTuple):

@@ -21,12 +21,18 @@ from goqueue.model.errors import (
 )
 from goqueue.records.columns import build_columns
 from goqueue.records.record import Headers, Record
-from goqueue.records.section import I32_MAX, I64_MAX, I64_MIN, LEAST_HEADER_BYTES
+from goqueue.records.section import (
+    I32_MAX,
+    I64_MAX,
+    I64_MIN,
+    LEAST_HEADER_BYTES,
+    ColumnBuffers,
+    Section,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.records.section import ColumnBuffers, Section
 
 # --- Varints -----------------------------------------------------------------------------------
 

@@ -10,12 +10,11 @@ import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from goqueue.model.errors import CorruptSchemaStateError, InvalidSubjectError
-from goqueue.schemas.state import DEFAULT_CONTEXT, RegistryState
+from goqueue.schemas.state import DEFAULT_CONTEXT, Entry, RegistryState, Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from goqueue.schemas.state import Entry, Version
 
 ANY_CONTEXT: Final = ":*:"
 """A prefix of subjects that stands for all contexts."""

@@ -8,13 +8,12 @@ import msgspec
 
 from goqueue.model import errors
 from goqueue.schemas.decoded import DecodeFault
-from goqueue.schemas.engine import Message, Texts, WholeSchema
+from goqueue.schemas.engine import LocalEngine, Message, Texts, WholeSchema
 from goqueue.schemas.model import Dependency, Level, Reference, Schema, SchemaType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.schemas.engine import LocalEngine
 
 _FAULTS: Final[dict[str, type[Exception]]] = {
     kind.__name__: kind

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 
 from goqueue.model.errors import InvalidSchemaError, SchemaTooLargeError
 from goqueue.schemas.limits import MAX_SCHEMA_BYTES
-from goqueue.schemas.model import SchemaType
+from goqueue.schemas.model import Dependency, Parsed, Schema, SchemaType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from goqueue.schemas.model import Dependency, Parsed, Schema
 
 
 def parse(schema: Schema, dependencies: Sequence[Dependency]) -> Parsed:

@@ -23,7 +23,7 @@ from goqueue.model.errors import (
     SubjectNotFoundError,
 )
 from goqueue.schemas.contexts import ContextStates, Qualified, in_context
-from goqueue.schemas.engine import LocalEngine, WholeSchema
+from goqueue.schemas.engine import Engine, LocalEngine, WholeSchema
 from goqueue.schemas.limits import (
     MAX_CONTEXTS,
     MAX_DEPENDENCIES,
@@ -35,6 +35,7 @@ from goqueue.schemas.model import Dependency, Level, Mode, Reference, Schema
 from goqueue.schemas.state import (
     DEFAULT_CONTEXT,
     Entry,
+    RegistryState,
     Version,
     ids_entry,
     schema_entry,
@@ -45,8 +46,6 @@ from goqueue.schemas.state import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.schemas.engine import Engine
-    from goqueue.schemas.state import RegistryState
 
 LATEST: Final = -1
 

@@ -19,8 +19,11 @@ from goqueue.model.errors import (
 from goqueue.schemas.contexts import Qualified
 from goqueue.schemas.limits import MAX_VERSIONS
 from goqueue.schemas.model import Level, Mode
-from goqueue.schemas.registry import LATEST, Decided, check_subject
+from goqueue.schemas.registry import LATEST, Decided, Registry, check_subject
 from goqueue.schemas.state import (
+    Entry,
+    RegistryState,
+    Version,
     level_entry,
     mode_entry,
     schema_tombstone,
@@ -30,9 +33,6 @@ from goqueue.schemas.state import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from goqueue.schemas.registry import Registry
-    from goqueue.schemas.state import Entry, RegistryState, Version
 
 
 def delete_subject(registry: Registry, subject: str, *, permanent: bool) -> Decided[list[int]]:

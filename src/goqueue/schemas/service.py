@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from goqueue.model import internal_topics
 from goqueue.model.errors import RegistryUnavailableError
-from goqueue.partitions.damage import DamageKind
+from goqueue.partitions.damage import DamageKind, DamageReports
 from goqueue.runtime.tasks import in_thread
 from goqueue.schemas.process import REGISTRY_LIMITS, SchemaProcess
-from goqueue.schemas.registry import Registry
+from goqueue.schemas.registry import Decided, Registry
 from goqueue.state.coordinators import Family
 from goqueue.state.serial import SerialShard
 from goqueue.storage.snapshot_kinds import SnapshotKind
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.partitions.damage import DamageReports
-    from goqueue.schemas.registry import Decided
     from goqueue.state.log import StateEntry
     from goqueue.state.logs import StateLogs
     from goqueue.topics.catalogue import Topics

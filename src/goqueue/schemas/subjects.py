@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from goqueue.schemas.engine import Message
-from goqueue.schemas.frames import Part, frame_of, indexes_of
+from goqueue.schemas.frames import Frame, Part, frame_of, indexes_of
 from goqueue.schemas.model import SchemaType
 from goqueue.topics.setting_table import SchemaValidation
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from goqueue.records import Headers
-    from goqueue.schemas.frames import Frame
     from goqueue.schemas.registry import Registry
     from goqueue.schemas.state import RegistryState
     from goqueue.topics.catalogue import Topic

@@ -15,27 +15,24 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.metrics import names
 from goqueue.model.errors import InvalidSchemaError, SchemaValidationError
-from goqueue.publishing.requests import refusal
+from goqueue.publishing.requests import PublishRequest, refusal
 from goqueue.publishing.rewrite import records_of
-from goqueue.records import admit
+from goqueue.records import Record, admit
 from goqueue.runtime.bounded_process import ProcessLost
 from goqueue.runtime.tasks import in_thread
 from goqueue.schemas.frames import FrameFault, Part
 from goqueue.schemas.process import VALIDATION_LIMITS, SchemaProcess
-from goqueue.schemas.subjects import Misnamed, named_by, subjects_of
+from goqueue.schemas.subjects import Checkable, Misnamed, Subject, named_by, subjects_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from goqueue.metrics.registry import Metrics
     from goqueue.partitions.batch_opener import BatchOpener
-    from goqueue.publishing.requests import PublishRequest
-    from goqueue.records import Record
     from goqueue.runtime.clock import Clock
     from goqueue.schemas.engine import Message, WholeSchema
     from goqueue.schemas.registry import Registry
     from goqueue.schemas.service import Schemas
-    from goqueue.schemas.subjects import Checkable, Subject
     from goqueue.topics.catalogue import Topic
     from goqueue.topics.settings import TopicSettings
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from goqueue.server.config import SECTIONS, TABLE
+from goqueue.server.config import SECTIONS, TABLE, Config
 from goqueue.server.config_kinds import Address, Switch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.server.config import Config
     from goqueue.server.config_table import Setting
 
 _INTRODUCTION: Final = """\

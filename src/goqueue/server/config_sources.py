@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from goqueue.server.config_kinds import Switch
 from goqueue.server.config_table import ENVIRONMENT_PREFIX, Problem, Setting, fold, nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 FILE_FLAG: Final = "--config"
 FILE_ENVIRONMENT: Final = "GOQUEUE_CONFIG"

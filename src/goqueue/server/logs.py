@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from goqueue.server.config_node import LogFormat
-
-if TYPE_CHECKING:
-    from goqueue.server.config_node import LoggingSection
+from goqueue.server.config_node import LogFormat, LoggingSection
 
 _TEXT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 

@@ -18,32 +18,28 @@ from goqueue.broker.broker import Broker
 from goqueue.cluster.identity import cluster_id
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.metrics import names
-from goqueue.metrics.registry import Metrics
+from goqueue.metrics.registry import Metrics, Samples
 from goqueue.partitions.health import NodeState, node_state
 from goqueue.protocols.kafka.connection.listener import Listener
 from goqueue.protocols.kafka.families import build_registry
 from goqueue.protocols.kafka.settings import Address
-from goqueue.runtime.clock import SystemClock
-from goqueue.runtime.disk import SystemDisk
+from goqueue.runtime.clock import Clock, SystemClock
+from goqueue.runtime.disk import Disk, SystemDisk
 from goqueue.runtime.tasks import PeriodicTasks
 from goqueue.server import wiring
 from goqueue.server.errors import ListenError, StartError
 from goqueue.server.folder import DataFolder
-from goqueue.server.tls import RELOAD_S, load_certificates
+from goqueue.server.tls import RELOAD_S, Certificates, load_certificates
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from goqueue.cluster.metadata import MetadataStore
-    from goqueue.metrics.registry import Samples
     from goqueue.partitions.maintenance import Maintenance
     from goqueue.protocols.grpc.listener import GrpcListener
     from goqueue.protocols.http.server.listener import HttpListener
-    from goqueue.runtime.clock import Clock
-    from goqueue.runtime.disk import Disk
     from goqueue.server.config import Config
-    from goqueue.server.tls import Certificates
 
 logger = logging.getLogger(__name__)
 

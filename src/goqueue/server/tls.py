@@ -13,7 +13,7 @@ import ssl
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from goqueue.server.config_node import ClientAuth, TlsVersion
+from goqueue.server.config_node import ClientAuth, TlsSection, TlsVersion
 from goqueue.server.errors import StartError
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from goqueue.runtime.clock import Clock
     from goqueue.server.config import Config
-    from goqueue.server.config_node import TlsSection
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from goqueue.model.errors import (
     OffsetGapError,
 )
 from goqueue.records.batch import LENGTH_PREFIX_BYTES, BatchInfo, peek, stamp, validate, walk
-from goqueue.runtime.clock import SystemClock
+from goqueue.runtime.clock import Clock, SystemClock
 from goqueue.storage import lookup
 from goqueue.storage.config import LogConfig
 from goqueue.storage.shared_files import SharedFiles
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Bytes, Disk
     from goqueue.storage.checkpoints.summary import LogSummary
     from goqueue.storage.epochs import LeaderEpochs

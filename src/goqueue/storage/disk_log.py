@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from goqueue.model.errors import DiskError, DiskFullError, LogFailedError
 from goqueue.runtime.tasks import in_thread
-from goqueue.storage.compaction.cleanable import cleanable, dirty_ratio
+from goqueue.storage.compaction.cleanable import (
+    Cleanable,
+    CompactionLimits,
+    CompactionStats,
+    cleanable,
+    dirty_ratio,
+)
 from goqueue.storage.compaction.compaction import Compaction
-from goqueue.storage.config import Fsync
+from goqueue.storage.config import Fsync, LogConfig
 from goqueue.storage.flushing.flusher import Flusher
 from goqueue.storage.log import Log
 from goqueue.storage.retention import next_look_ms
-from goqueue.storage.snapshot import Snapshot, SnapshotFolder
+from goqueue.storage.snapshot import Entry, Snapshot, SnapshotFolder
 from goqueue.storage.snapshot_kinds import SnapshotKind
 from goqueue.storage.stats import LogFacts
 
@@ -32,11 +38,8 @@ if TYPE_CHECKING:
     from goqueue.runtime.clock import Clock
     from goqueue.storage.checkpoints.book import CheckpointBook
     from goqueue.storage.checkpoints.summary import LogSummary
-    from goqueue.storage.compaction.cleanable import Cleanable, CompactionLimits, CompactionStats
-    from goqueue.storage.config import LogConfig
     from goqueue.storage.flushing.schedule import FlushSchedule
     from goqueue.storage.shared_files import SharedFiles
-    from goqueue.storage.snapshot import Entry
 
 _T = TypeVar("_T")
 

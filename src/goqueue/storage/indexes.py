@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from goqueue.model.errors import DiskFullError
 from goqueue.model.ids import NO_TIMESTAMP
 from goqueue.storage.index import SparseIndex
-from goqueue.storage.scan import Found
+from goqueue.storage.scan import Damage, Found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.disk import Disk, DiskFile
-    from goqueue.storage.scan import Damage
 
 
 class IndexPaths(NamedTuple):

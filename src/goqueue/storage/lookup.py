@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.model.errors import BatchError, DamagedRangeError
 from goqueue.model.ids import NO_TIMESTAMP
-from goqueue.records import Record, decode_rows
+from goqueue.records import BatchInfo, Record, decode_rows
 from goqueue.storage.region import Region
 from goqueue.storage.scan import READ_NEAR_BYTES, Context, Damage, Found, Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.records import BatchInfo
     from goqueue.storage.segment import Segment
     from goqueue.storage.segments import Segments
 

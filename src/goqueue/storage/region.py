@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.model.errors import BatchError, DamagedRangeError, MalformedBatchError
-from goqueue.records.batch import peek, peek_header, validate
-from goqueue.storage.scan import Damage, scan
+from goqueue.records.batch import BatchInfo, peek, peek_header, validate
+from goqueue.storage.scan import Context, Damage, scan
 
 if TYPE_CHECKING:
-    from goqueue.records.batch import BatchInfo
     from goqueue.runtime.disk import DiskFile
-    from goqueue.storage.scan import Context
 
 
 class Chunk(NamedTuple):

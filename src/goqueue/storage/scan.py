@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.model.errors import BatchError
-from goqueue.records.batch import HEADER_BYTES, peek, peek_header, validate
+from goqueue.records.batch import HEADER_BYTES, BatchInfo, peek, peek_header, validate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.records.batch import BatchInfo
     from goqueue.runtime.disk import DiskFile
     from goqueue.storage.epochs import LeaderEpochs
 

@@ -18,20 +18,27 @@ from zlib import crc32
 
 from goqueue.model.errors import BatchError, DiskFullError
 from goqueue.model.ids import NO_TIMESTAMP
-from goqueue.records.batch import HEADER, HEADER_BYTES, MAGIC, peek_header
+from goqueue.records.batch import HEADER, HEADER_BYTES, MAGIC, BatchInfo, peek_header
 from goqueue.storage.indexes import NOTHING, IndexPaths, Newest, SegmentIndexes
 from goqueue.storage.naming import LOG, OFFSET_INDEX, TIME_INDEX, segment_path
-from goqueue.storage.scan import ANY_OFFSET, READ_BYTES, READ_NEAR_BYTES, Context, Found, scan
+from goqueue.storage.scan import (
+    ANY_OFFSET,
+    READ_BYTES,
+    READ_NEAR_BYTES,
+    Context,
+    Damage,
+    Found,
+    Place,
+    scan,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from goqueue.records.batch import BatchInfo
     from goqueue.runtime.disk import Bytes, DiskFile
     from goqueue.storage.config import LogConfig
     from goqueue.storage.index import Entry
-    from goqueue.storage.scan import Damage, Place
     from goqueue.storage.shared_files import SharedFiles
 
 UNINDEXED_ENTRIES: Final = 16

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.runtime.disk import SystemDisk
+from goqueue.runtime.disk import Disk, SystemDisk
 from goqueue.storage.folder_names import FolderNames
 from goqueue.storage.open_files import OpenFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from goqueue.runtime.disk import Disk
 
 
 class SharedFiles:

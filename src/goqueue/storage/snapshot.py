@@ -22,14 +22,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.model.errors import DiskError
-from goqueue.runtime.disk import replace_file
+from goqueue.runtime.disk import Disk, replace_file
 from goqueue.storage.naming import TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from goqueue.runtime.disk import Disk
 
 MAGIC: Final = b"GQSP"
 VERSION: Final = 1

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import InvariantError
-from goqueue.storage.checkpoints.checkpoint import CheckpointFile
+from goqueue.storage.checkpoints.checkpoint import Checkpoint, CheckpointFile
 from goqueue.storage.checkpoints.summary import CHEAP_SCAN_BYTES, LogSummary
 from goqueue.storage.epochs import LeaderEpochs
 from goqueue.storage.flushing.plan import FlushPlan
 from goqueue.storage.naming import LOG
-from goqueue.storage.recovery import recover
+from goqueue.storage.recovery import RecoveryReport, recover
 from goqueue.storage.removed_files import remove_files
 from goqueue.storage.scan import Context
 from goqueue.storage.segment import Segment
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
-    from goqueue.storage.checkpoints.checkpoint import Checkpoint
     from goqueue.storage.config import LogConfig
     from goqueue.storage.folder_names import UnsyncedNames
     from goqueue.storage.lookup import Cut
-    from goqueue.storage.recovery import RecoveryReport
     from goqueue.storage.shared_files import SharedFiles
 
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from goqueue.testing.embedded import EmbeddedNode, new_message
 from goqueue.testing.loop_thread import LoopThread
-from goqueue.testing.messages import unique_name
+from goqueue.testing.messages import Message, unique_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from pathlib import Path
 
-    from goqueue.testing.messages import Message
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

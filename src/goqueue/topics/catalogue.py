@@ -14,7 +14,17 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from goqueue.cluster.metadata import ABSENT, Committed, Condition, Conflict, Delete, Put
+from goqueue.cluster.metadata import (
+    ABSENT,
+    Committed,
+    Condition,
+    Conflict,
+    Delete,
+    MetadataStore,
+    Operation,
+    Put,
+    Revision,
+)
 from goqueue.model.errors import (
     InternalTopicError,
     InvalidPartitionCountError,
@@ -32,7 +42,6 @@ from goqueue.topics.settings import TopicSettings, check_overrides
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from goqueue.cluster.metadata import MetadataStore, Operation, Revision
     from goqueue.model.topic_partition import TopicPartition
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from goqueue.model.errors import InvalidTopicConfigError
 from goqueue.model.limits import MAX_BATCH_BYTES
 from goqueue.records import Compression
-from goqueue.records.batch import LOG_APPEND_TIME
+from goqueue.records.batch import LOG_APPEND_TIME, BatchInfo
 from goqueue.storage.compaction.cleanable import CompactionLimits
 from goqueue.storage.config import Fsync, LogConfig
 from goqueue.topics.setting import LONG_MAX, items
@@ -18,7 +18,6 @@ from goqueue.topics.setting_table import SETTINGS, SchemaValidation
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from goqueue.records.batch import BatchInfo
 
 _MAX_COMPRESSION_LEVEL: Final = 9
 """Higher levels, up to 22 in Kafka, are taken as this one: a batch is compressed while others wait,

@@ -10,13 +10,20 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from goqueue.cluster.metadata import ABSENT, Committed, Condition, Delete, Put
+from goqueue.cluster.metadata import (
+    ABSENT,
+    Committed,
+    Condition,
+    Delete,
+    MetadataStore,
+    Put,
+    Revision,
+)
 from goqueue.model.errors import InvalidTopicConfigError, MetadataUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.cluster.metadata import MetadataStore, Revision
 
 _MAX_STORED_CONFIGS: Final = 100_000
 """Resources of one kind with settings of their own; a further one is refused."""

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from goqueue.model.errors import BatchError
-from goqueue.records import Compression, decode_rows
-from goqueue.records.batch import HEADER_BYTES, peek_header
+from goqueue.records import Compression, Headers, decode_rows
+from goqueue.records.batch import HEADER_BYTES, BatchInfo, peek_header
 from goqueue.records.compression import decompress
 from goqueue.records.opening import Room
-from goqueue.tracing.context import TRACEPARENT_HEADER, context_in
+from goqueue.tracing.context import TRACEPARENT_HEADER, TraceContext, context_in
 from goqueue.tracing.index import Traced
-
-if TYPE_CHECKING:
-    from goqueue.records import Headers
-    from goqueue.records.batch import BatchInfo
-    from goqueue.tracing.context import TraceContext
 
 _ROOM: Final = Room(4 * 1024 * 1024, 100_000)
 """What is opened on the way in, to look for traces. A larger batch names none: it is stored all the

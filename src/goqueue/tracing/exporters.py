@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
-from goqueue.tracing.events import span_of
+from goqueue.tracing.events import Entry, span_of
 
 if TYPE_CHECKING:
     from goqueue.runtime.clock import Clock
-    from goqueue.tracing.events import Entry
     from goqueue.tracing.files import TraceFiles
 
 

@@ -18,14 +18,13 @@ import msgspec
 
 from goqueue.model.errors import DiskError
 from goqueue.tracing.events import Entry
-from goqueue.tracing.file_ranges import FileRanges, where_of
+from goqueue.tracing.file_ranges import FileRanges, Partition, Where, where_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from goqueue.runtime.disk import Disk, DiskFile
-    from goqueue.tracing.file_ranges import Partition, Where
 
 logger = logging.getLogger(__name__)
 

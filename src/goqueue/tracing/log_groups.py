@@ -5,15 +5,13 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from goqueue.tracing.context import new_trace
+from goqueue.tracing.context import TraceContext, new_trace
 from goqueue.tracing.events import Event
-from goqueue.tracing.tracer import Traces
+from goqueue.tracing.tracer import Parts, Place, Tracer, Traces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.tracing.context import TraceContext
-    from goqueue.tracing.tracer import Parts, Place, Tracer
 
 _MAX_NOTED_PARTS: Final = 1000
 """Ranges that one fetch or commit notes. A first commit may pass all that is traced: the rest of it

@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status as SpanStatus
 from opentelemetry.trace.status import StatusCode
 
 from goqueue.model.errors import TraceExportError
-from goqueue.tracing.events import Event, span_of
+from goqueue.tracing.events import Entry, Event, Span, span_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from opentelemetry.sdk.trace.export import SpanExporter
-
-    from goqueue.tracing.events import Entry, Span
 
 BATCH: Final = 100
 """Spans in one request."""

@@ -7,13 +7,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.tracing.statuses import Status, events_of
-from goqueue.tracing.views import assemble
+from goqueue.tracing.views import Trace, assemble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from goqueue.tracing.events import Entry
-    from goqueue.tracing.views import Trace
 
 LIMIT: Final = 100
 _MAX_EXAMINED: Final = 20_000

@@ -5,12 +5,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from goqueue.tracing.events import Event
+from goqueue.tracing.events import Event, Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.tracing.events import Span
 
 _Place: TypeAlias = "tuple[str, int | None, int | None]"
 

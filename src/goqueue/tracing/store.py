@@ -15,14 +15,14 @@ import msgspec
 from goqueue.model.errors import DiskError, TraceExportError, UnknownTraceError
 from goqueue.runtime.tasks import in_thread
 from goqueue.tracing.context import PLACE_CHARS, offset_in
-from goqueue.tracing.events import Event
+from goqueue.tracing.events import Entry, Event
 from goqueue.tracing.exporters import FileExporter, StdoutExporter
 from goqueue.tracing.feed import Feed
-from goqueue.tracing.file_ranges import Partition
+from goqueue.tracing.file_ranges import Partition, Where
 from goqueue.tracing.files import FileLimits, Search, TraceFiles
 from goqueue.tracing.ring import RING_SPANS, Ring
-from goqueue.tracing.search import TraceQuery, search, trace_at
-from goqueue.tracing.views import assemble
+from goqueue.tracing.search import FoundTraces, TraceQuery, search, trace_at
+from goqueue.tracing.views import Trace, assemble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
-    from goqueue.tracing.events import Entry
-    from goqueue.tracing.file_ranges import Where
-    from goqueue.tracing.search import FoundTraces
-    from goqueue.tracing.views import Trace
 
 logger = logging.getLogger(__name__)
 

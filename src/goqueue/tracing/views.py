@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from goqueue.tracing.context import PLACE_CHARS, offset_in
-from goqueue.tracing.events import Span, span_of
+from goqueue.tracing.events import Entry, Span, span_of
 from goqueue.tracing.statuses import Status, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from goqueue.tracing.events import Entry
 
 
 class Trace(msgspec.Struct, frozen=True):

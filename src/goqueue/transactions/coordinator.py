@@ -20,7 +20,7 @@ from goqueue.model.errors import (
 )
 from goqueue.model.limits import MAX_ID_CHARS
 from goqueue.partitions.markers import Marker
-from goqueue.transactions.messages import Ending
+from goqueue.transactions.messages import Effects, Ending, EndRequest, Identity, InitRequest
 from goqueue.transactions.registry import TransactionRegistry
 from goqueue.transactions.states import TransactionState
 from goqueue.transactions.transaction import NO_EPOCH, NO_PRODUCER, Transaction
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from goqueue.model.topic_partition import TopicPartition
-    from goqueue.transactions.messages import Effects, EndRequest, Identity, InitRequest
     from goqueue.transactions.settings import TransactionSettings
 
 _DECISIONS = {

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.groups.messages import NO_GENERATION, CommitRequest, OffsetToCommit
+from goqueue.groups.messages import NO_GENERATION, CommitRequest, OffsetToCommit, PartitionOutcomes
 from goqueue.model.errors import GroupModeError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.groups.messages import PartitionOutcomes
     from goqueue.groups.polling.memberships import Memberships
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.queues.service import Queues

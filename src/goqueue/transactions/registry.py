@@ -13,13 +13,14 @@ from goqueue.model.errors import (
     UnknownTransactionalIdError,
 )
 from goqueue.transactions.encoding import (
+    Entry,
     decode,
     decode_series,
     is_series,
     remove,
     remove_series,
 )
-from goqueue.transactions.messages import TransactionFilter, TransactionView
+from goqueue.transactions.messages import Effects, TransactionFilter, TransactionView
 from goqueue.transactions.series import Series, is_member, series_of
 from goqueue.transactions.states import TransactionState
 from goqueue.transactions.transaction import Transaction
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from goqueue.model.topic_partition import TopicPartition
-    from goqueue.transactions.encoding import Entry
-    from goqueue.transactions.messages import Effects
     from goqueue.transactions.settings import TransactionSettings
 
 EVERYTHING = TransactionFilter()

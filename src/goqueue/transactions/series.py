@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.transactions.encoding import SeriesValue, put_series
+from goqueue.transactions.encoding import Entry, SeriesValue, put_series
 
 if TYPE_CHECKING:
-    from goqueue.transactions.encoding import Entry
     from goqueue.transactions.messages import Identity
 
 SEPARATOR: Final = "::"

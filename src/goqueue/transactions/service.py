@@ -7,7 +7,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from goqueue.groups.service import OFFSETS_TOPIC
+from goqueue.groups.service import OFFSETS_TOPIC, Groups
 from goqueue.model import internal_topics
 from goqueue.model.errors import (
     ConcurrentTransactionsError,
@@ -20,7 +20,7 @@ from goqueue.state.coordinators import Family
 from goqueue.storage.snapshot_kinds import SnapshotKind
 from goqueue.transactions.atomic_commit import SeriesCoordinator
 from goqueue.transactions.registry import EVERYTHING, verify
-from goqueue.transactions.series import series_of
+from goqueue.transactions.series import TogetherRequest, series_of
 from goqueue.transactions.shard import TransactionShard
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from goqueue.groups.messages import CommitRequest, PartitionOutcomes
-    from goqueue.groups.service import Groups
     from goqueue.partitions.markers import Marker
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.producer_ids import ProducerIds
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
         TransactionFilter,
         TransactionView,
     )
-    from goqueue.transactions.series import TogetherRequest
     from goqueue.transactions.settings import TransactionSettings
     from goqueue.transactions.transaction import Transaction
 

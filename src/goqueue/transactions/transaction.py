@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import InvariantError
 from goqueue.model.topic_partition import TopicPartition, numbers_by_topic
-from goqueue.transactions.encoding import TransactionValue, put
+from goqueue.transactions.encoding import Entry, Places, TransactionValue, put
 from goqueue.transactions.messages import Identity
 from goqueue.transactions.states import MOVES, TransactionState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.transactions.encoding import Entry, Places
 
 NO_EPOCH: Final = -1
 NO_PRODUCER: Final = -1

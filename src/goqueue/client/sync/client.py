@@ -12,7 +12,7 @@ from goqueue.client.async_client import AsyncClient
 from goqueue.client.errors import BufferFullError, ClientClosedError
 from goqueue.client.outgoing import Handling, Item
 from goqueue.client.reading import read_batches
-from goqueue.client.settings import DEFAULT_ADDRESS
+from goqueue.client.settings import DEFAULT_ADDRESS, ClientSettings
 from goqueue.client.sync.administration import Groups, Offsets, Receipts, Topics, Transactions
 from goqueue.client.sync.blocking import Blocking, wrapping
 from goqueue.client.sync.consumer import Consumer
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
-    from goqueue.client.settings import ClientSettings
     from goqueue.client.types import (
         Content,
         Headers,

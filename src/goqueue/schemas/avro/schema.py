@@ -11,7 +11,7 @@ import fastavro
 from goqueue.model.errors import InvalidSchemaError
 from goqueue.schemas.avro.compatibility import unreadable
 from goqueue.schemas.avro.text import text_of
-from goqueue.schemas.avro.tree import PRIMITIVES, AvroNames
+from goqueue.schemas.avro.tree import PRIMITIVES, AvroNames, Node
 from goqueue.schemas.avro.walk import fault_in, may_be_empty
 from goqueue.schemas.decoded import DecodeFault, json_of
 from goqueue.schemas.json.text import loaded
@@ -19,7 +19,6 @@ from goqueue.schemas.json.text import loaded
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.schemas.avro.tree import Node
     from goqueue.schemas.model import Dependency
 
 _REFUSALS: Final = (

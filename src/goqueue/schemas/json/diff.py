@@ -30,13 +30,12 @@ from goqueue.schemas.json.limits import (
     type_name,
     upper,
 )
-from goqueue.schemas.json.shapes import COMBINED, Kind
+from goqueue.schemas.json.shapes import COMBINED, Kind, Shape, Shapes
 from goqueue.schemas.limits import MAX_COMPARISONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from goqueue.schemas.json.shapes import Shape, Shapes
 
 _MAX_DIFFERENCES: Final = 50
 """That are told; a schema that has more is incompatible all the same."""

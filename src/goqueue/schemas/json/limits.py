@@ -6,12 +6,11 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.schemas.json.shapes import Kind
+from goqueue.schemas.json.shapes import Kind, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from goqueue.schemas.json.shapes import Shape
 
 _UPPER: Final = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
 _BOUNDS: Final = {

@@ -17,13 +17,12 @@ import msgspec
 from goqueue.model.errors import InvalidSchemaError
 from goqueue.schemas.decoded import DecodeFault
 from goqueue.schemas.json.diff import unreadable
-from goqueue.schemas.json.shapes import Shapes
+from goqueue.schemas.json.shapes import Shape, Shapes
 from goqueue.schemas.json.text import loaded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.schemas.json.shapes import Shape
     from goqueue.schemas.model import Dependency
 
 _DRAFTS: Final = {

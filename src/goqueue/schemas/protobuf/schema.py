@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf import descriptor_pb2 as pb
 from google.protobuf import descriptor_pool, json_format, message_factory, unknown_fields
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from goqueue.model.errors import InvalidSchemaError
 from goqueue.schemas.decoded import DecodeFault
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from google.protobuf.descriptor import Descriptor, FileDescriptor
-    from google.protobuf.message import Message
 
     from goqueue.schemas.model import Dependency
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from crc32c import crc32c
 
-from goqueue.runtime.disk import replace_file
+from goqueue.runtime.disk import Disk, replace_file
 from goqueue.storage.checkpoints.checkpoint import Checkpoint
 from goqueue.storage.checkpoints.summary import LogSummary
 from goqueue.storage.epochs import EpochStart
@@ -29,7 +29,6 @@ from goqueue.storage.indexes import Newest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from goqueue.runtime.disk import Disk
 
 logger = logging.getLogger(__name__)
 

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 from crc32c import crc32c
 
 from goqueue.model.errors import UnsupportedFormatError
-from goqueue.runtime.disk import replace_file
+from goqueue.runtime.disk import Disk, replace_file
 from goqueue.storage.epochs import EpochStart
 from goqueue.storage.naming import CHECKPOINT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from goqueue.runtime.disk import Disk
 
 FORMAT_VERSION: Final = 2
 """Of everything in a log's folder. A higher number in a file means: written by a newer version."""

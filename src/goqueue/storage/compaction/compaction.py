@@ -45,14 +45,13 @@ from goqueue.storage.compaction.cleaned import (
 )
 from goqueue.storage.naming import LOG, OFFSET_INDEX, TIME_INDEX, segment_path, swap_path
 from goqueue.storage.recovery import finish_swap
-from goqueue.storage.scan import Damage
+from goqueue.storage.scan import Damage, Found
 from goqueue.storage.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
     from goqueue.storage.log import Log
-    from goqueue.storage.scan import Found
 
 DAY_MS: Final = 24 * 3600 * 1000
 _MAX_KEYS: Final = 5_000_000

@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from goqueue.model.errors import DiskError, LogFailedError, StorageError
 from goqueue.storage.config import Fsync
-from goqueue.storage.flushing.schedule import FlushSchedule
+from goqueue.storage.flushing.schedule import End, FlushSchedule, Run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from concurrent.futures import Executor
 
     from goqueue.storage.flushing.plan import FlushPlan
-    from goqueue.storage.flushing.schedule import End, Run
     from goqueue.storage.log import Log
 
 _T = TypeVar("_T")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.errors import FrameTooLargeError, TruncatedRequestError
 from goqueue.wire.kafka.limits import MAX_ELEMENTS
-from goqueue.wire.kafka.primitives import Cursor
+from goqueue.wire.kafka.primitives import Buffer, Cursor
 from goqueue.wire.kafka.reading import Struct, reader_of
 from goqueue.wire.kafka.schemas import schema_of
 from goqueue.wire.kafka.writing import writer_of
@@ -25,7 +25,6 @@ from goqueue.wire.kafka.writing import writer_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from goqueue.wire.kafka.primitives import Buffer
 
 _PREFIX: Final = struct.Struct(">hhi")
 _REQUEST_START: Final = struct.Struct(">ihhih")

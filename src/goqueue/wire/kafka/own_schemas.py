@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.schema import Field, Schema
-
-if TYPE_CHECKING:
-    from goqueue.wire.kafka.schema import Direction
+from goqueue.wire.kafka.schema import Direction, Field, Schema
 
 _Fields = tuple[tuple[str, Any], ...]
 """Names and kinds; a tuple instead of a kind is an array of structs."""

@@ -9,13 +9,12 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.wire.kafka.frames import Encoded
-from goqueue.wire.kafka.primitives import put_length, put_string, put_uuid
+from goqueue.wire.kafka.primitives import Buffer, put_length, put_string, put_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from uuid import UUID
 
-    from goqueue.wire.kafka.primitives import Buffer
 
 _START: Final = struct.Struct(">ih")
 _LOCK: Final = struct.Struct(">i")
