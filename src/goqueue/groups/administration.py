@@ -12,10 +12,11 @@ from goqueue.groups.describe import (
     describe_consumer,
     list_group,
     reading_of,
+    type_of,
 )
-from goqueue.groups.effects import Effects
+from goqueue.groups.effects import Effects, refusal
 from goqueue.groups.messages import NO_GENERATION, GroupOutcomes, PartitionOutcomes
-from goqueue.groups.registry import GroupRegistry
+from goqueue.groups.registry import G, GroupRegistry
 from goqueue.groups.streams.describe import StreamsDescription, describe_streams
 from goqueue.groups.streams.group import StreamsGroup
 from goqueue.model.errors import GroupError, GroupNotFoundError, UnstableOffsetCommitError
@@ -55,24 +56,21 @@ class GroupAdministration(GroupRegistry):
 
     def describe_classic(self, group_id: str) -> ClassicDescription:
         """A classic group, or `GroupNotFoundError`."""
-        core = self._slot(group_id).core
-        if not isinstance(core, ClassicGroup):
-            raise GroupNotFoundError(f"group {group_id!r} is not a classic group")
-        return describe_classic(core)
+        return describe_classic(self._core_of(ClassicGroup, group_id))
 
     def describe_consumer(self, group_id: str) -> ConsumerDescription:
         """A KIP-848 group, or `GroupNotFoundError`."""
-        core = self._slot(group_id).core
-        if not isinstance(core, ConsumerGroup):
-            raise GroupNotFoundError(f"group {group_id!r} is not a consumer group")
-        return describe_consumer(core)
+        return describe_consumer(self._core_of(ConsumerGroup, group_id))
 
     def describe_streams(self, group_id: str) -> StreamsDescription:
         """A Streams group, or `GroupNotFoundError`."""
+        return describe_streams(self._core_of(StreamsGroup, group_id))
+
+    def _core_of(self, kind: type[G], group_id: str) -> G:
         core = self._slot(group_id).core
-        if not isinstance(core, StreamsGroup):
-            raise GroupNotFoundError(f"group {group_id!r} is not a Streams group")
-        return describe_streams(core)
+        if not isinstance(core, kind):
+            raise GroupNotFoundError(f"group {group_id!r} is a {type_of(core)} group")
+        return core
 
     def group_stats(self, group_id: str) -> GroupStats:
         """The counters of one group, or `GroupNotFoundError`."""
@@ -122,17 +120,13 @@ class GroupAdministration(GroupRegistry):
     def delete_groups(self, group_ids: Sequence[str], token: Token, now_ms: int) -> Effects:
         """Delete groups without members, with their offsets."""
         out = Effects()
-        outcomes: list[tuple[str, GroupError | None]] = []
-        for group_id in group_ids:
-            error: GroupError | None = None
-            try:
-                self._slot(group_id).core.check_delete()
-                self.discard(group_id, now_ms, out)
-            except GroupError as refusal:
-                error = refusal
-            outcomes.append((group_id, error))
+        outcomes = ((each, refusal(self._delete, each, now_ms, out)) for each in group_ids)
         out.reply(token, GroupOutcomes(tuple(outcomes)))
         return out
+
+    def _delete(self, group_id: str, now_ms: int, out: Effects) -> None:
+        self._slot(group_id).core.check_delete()
+        self.discard(group_id, now_ms, out)
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition], token: Token
@@ -143,19 +137,16 @@ class GroupAdministration(GroupRegistry):
             slot = self._slot(group_id)
             if isinstance(slot.core, ClassicGroup) and slot.core.subscribed is None:
                 slot.core.check_delete()
-        except GroupError as refusal:
-            out.reply(token, refusal)
+        except GroupError as error:
+            out.reply(token, error)
             return out
-        outcomes: list[tuple[TopicPartition, GroupError | None]] = []
-        for part in partitions:
-            error: GroupError | None = None
-            try:
-                slot.core.check_delete_offset(part[0])
-                slot.offsets.delete(part, out)
-            except GroupError as refusal:
-                error = refusal
-            outcomes.append((part, error))
-        out.reply(token, PartitionOutcomes(tuple(outcomes)))
+
+        def delete(part: TopicPartition) -> None:
+            slot.core.check_delete_offset(part[0])
+            slot.offsets.delete(part, out)
+
+        outcomes = tuple((part, refusal(delete, part)) for part in partitions)
+        out.reply(token, PartitionOutcomes(outcomes))
         return out
 
     def delete_topics(self, topics: Iterable[str]) -> Effects:

@@ -14,7 +14,7 @@ from goqueue.groups.administration import GroupAdministration
 from goqueue.groups.classic.group import ClassicGroup
 from goqueue.groups.consumer.checks import check_heartbeat
 from goqueue.groups.consumer.group import ConsumerGroup
-from goqueue.groups.effects import Effects
+from goqueue.groups.effects import Effects, refusal
 from goqueue.groups.member_memory import MemberMemory
 from goqueue.groups.messages import JOINING_EPOCH, NO_GENERATION, PartitionOutcomes
 from goqueue.groups.migration import downgrade, hand_over, may_downgrade, upgrade
@@ -22,7 +22,6 @@ from goqueue.groups.streams.checks import check_streams_heartbeat
 from goqueue.groups.streams.group import StreamsGroup
 from goqueue.model.errors import (
     CoordinatorUnavailableError,
-    GroupError,
     GroupNotFoundError,
     IllegalGenerationError,
     InconsistentGroupProtocolError,
@@ -327,16 +326,12 @@ class GroupCoordinator(GroupAdministration):
         out: Effects,
     ) -> tuple[int, int]:
         """Returns how many offsets were accepted, and how many refused."""
-        outcomes: list[tuple[TopicPartition, GroupError | None]] = []
-        for item in request.offsets:
-            error: GroupError | None = None
-            try:
-                commit(item)
-            except GroupError as refusal:
-                error = refusal
-            outcomes.append((TopicPartition(item.topic, item.partition), error))
+        outcomes = tuple(
+            (TopicPartition(item.topic, item.partition), refusal(commit, item))
+            for item in request.offsets
+        )
         refused = sum(error is not None for _, error in outcomes)
-        out.reply(token, PartitionOutcomes(tuple(outcomes)))
+        out.reply(token, PartitionOutcomes(outcomes))
         return len(outcomes) - refused, refused
 
     # --- Time, start and stop ------------------------------------------------------------------

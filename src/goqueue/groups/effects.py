@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, NewType
+from typing import TYPE_CHECKING, NamedTuple, NewType, ParamSpec
+
+from goqueue.model.errors import GroupError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from goqueue.groups.messages import Result
-    from goqueue.model.errors import GroupError
     from goqueue.model.topic_partition import TopicPartition
+
+P = ParamSpec("P")
 
 Token = NewType("Token", int)
 """Names one request that waits for its reply; the shell gives it, the core never looks inside."""
@@ -64,3 +69,12 @@ class Effects:
         """Take over what a part of the event stores and answers."""
         self.persist += other.persist
         self.replies += other.replies
+
+
+def refusal(act: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> GroupError | None:
+    """Do one of several things that each have an outcome; returns why it was refused, if it was."""
+    try:
+        act(*args, **kwargs)
+    except GroupError as error:
+        return error
+    return None

@@ -12,6 +12,7 @@ from goqueue.groups.classic.join import ClassicJoin
 from goqueue.groups.classic.state import ClassicState
 from goqueue.groups.consumer.protocol import PROTOCOL_TYPE
 from goqueue.groups.core import GroupTimer, TimerKind
+from goqueue.groups.effects import refusal
 from goqueue.groups.encoding import GroupKey, put
 from goqueue.groups.messages import DONE, NO_GENERATION, LeaveResult
 from goqueue.groups.stats import LeaveReason, RebalanceReason
@@ -152,20 +153,18 @@ class ClassicGroup(ClassicJoin):
     def leave(self, request: LeaveRequest, token: Token, now_ms: int, out: Effects) -> None:
         """Members go; one rebalance covers them all."""
         before = len(self.roster.members)
-        results = tuple((each, self._leave_one(each, now_ms, out)) for each in request.members)
+        results = tuple(
+            (each, refusal(self._leave_one, each, now_ms, out)) for each in request.members
+        )
         if len(self.roster.members) < before:
             self._rebalance(RebalanceReason.MEMBER_LEFT, now_ms, out)
         out.reply(token, LeaveResult(results))
 
-    def _leave_one(self, leaving: LeavingMember, now_ms: int, out: Effects) -> GroupError | None:
+    def _leave_one(self, leaving: LeavingMember, now_ms: int, out: Effects) -> None:
         if leaving.member_id in self.roster.pending:
             self._forget_pending(leaving.member_id, now_ms, out)
-            return None
-        try:
+        else:
             self._forget(self._leaving(leaving), LeaveReason.LEFT, out)
-        except GroupError as error:
-            return error
-        return None
 
     def _member_of_generation(
         self, member_id: str, instance_id: str | None, generation: int

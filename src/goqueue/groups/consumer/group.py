@@ -19,6 +19,7 @@ from goqueue.groups.consumer.protocol import (
     read_subscription,
 )
 from goqueue.groups.core import GroupTimer, TimerKind
+from goqueue.groups.effects import refusal
 from goqueue.groups.messages import (
     DONE,
     JOINING_EPOCH,
@@ -31,7 +32,6 @@ from goqueue.groups.messages import (
 from goqueue.groups.reconciled.member import MemberState
 from goqueue.groups.stats import LeaveReason
 from goqueue.model.errors import (
-    GroupError,
     IllegalGenerationError,
     InconsistentGroupProtocolError,
     MemberIdRequiredError,
@@ -192,16 +192,13 @@ class ConsumerGroup(ConsumerMembership):
 
     def leave(self, request: LeaveRequest, token: Token, now_ms: int, out: Effects) -> None:
         """An administrator removes members."""
-        results = tuple((each, self._leave_one(each, now_ms)) for each in request.members)
+
+        def leave(leaving: LeavingMember) -> None:
+            self._remove(self._leaving(leaving).member_id, LeaveReason.LEFT, now_ms)
+
+        results = tuple((each, refusal(leave, each)) for each in request.members)
         self._finish(now_ms, out)
         out.reply(token, LeaveResult(results))
-
-    def _leave_one(self, leaving: LeavingMember, now_ms: int) -> GroupError | None:
-        try:
-            self._remove(self._leaving(leaving).member_id, LeaveReason.LEFT, now_ms)
-        except GroupError as error:
-            return error
-        return None
 
     def check_commit(
         self, request: CommitRequest, now_ms: int, *, is_transactional: bool = False
