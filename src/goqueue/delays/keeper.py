@@ -152,5 +152,5 @@ class DelayKeeper:
             try:
                 await partition.trim(min(lowest[class_number], ends[class_number]))
             except StorageError as error:
-                logger.warning("%s: not trimmed: %s", partition.name, error)
+                logger.warning("%s: not trimmed: %s", partition.id, error)
             self._ledger.book.forget_before(class_number, partition.log_start)

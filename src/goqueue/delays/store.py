@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from goqueue.delays.book import DelayBook
     from goqueue.delays.deltas import Delta
     from goqueue.delays.entries import Waiting
-    from goqueue.state.logs import CoordinatedPartition
+    from goqueue.partitions.partition import Partition
     from goqueue.state.shard import StateShard
 
 BATCH_RECORDS: Final = 100
@@ -31,7 +31,7 @@ _DENSE: Final = 8
 class DelayStore:
     """Three logs. Appends happen on the event loop; reads may happen in any thread."""
 
-    def __init__(self, partitions: Sequence[CoordinatedPartition]) -> None:
+    def __init__(self, partitions: Sequence[Partition]) -> None:
         self.partitions = tuple(partitions)
 
     def append(self, class_number: int, records: list[Record]) -> int:
@@ -116,7 +116,7 @@ def _batches(records: list[Record]) -> Iterator[bytearray]:
     yield from _batches(records[middle:])
 
 
-def _read(partition: CoordinatedPartition, offsets: list[int]) -> Iterator[Record]:
+def _read(partition: Partition, offsets: list[int]) -> Iterator[Record]:
     at = 0
     while at < len(offsets):
         further = min(at + BATCH_RECORDS, len(offsets) - 1)
@@ -137,7 +137,7 @@ def _read(partition: CoordinatedPartition, offsets: list[int]) -> Iterator[Recor
             if at == len(offsets):
                 return
         if at == before:
-            raise DelayError(f"nothing was found at offset {offsets[at]} of {partition.name}")
+            raise DelayError(f"nothing was found at offset {offsets[at]} of {partition.id}")
 
 
 class DelayLedger:

@@ -175,7 +175,7 @@ class Queues:
             self._source,
             self.now_ms,
             services.executor,
-            on_lost=partial(self._on_lost, log.partition.name),
+            on_lost=partial(self._on_lost, str(log.partition.id)),
             on_change=self._on_change,
             on_timeout=self._on_timeout,
             on_gone=services.queue_traces.member_gone,

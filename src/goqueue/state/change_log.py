@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import StorageError
+from goqueue.records.batch import peek
 from goqueue.runtime.tasks import in_thread
 from goqueue.state.log import BEGIN, END, StateLog
 from goqueue.storage.snapshot import Snapshot
@@ -117,7 +118,12 @@ class ChangeLog(StateLog):
         try:
             await self.partition.trim(oldest + 1)
         except StorageError as error:
-            _log.warning("%s: not trimmed: %s", self.partition.name, error)
+            _log.warning("%s: not trimmed: %s", self.partition.id, error)
+
+    def _append(self, entries: Sequence[StateEntry]) -> tuple[int, int]:
+        """Append a part of a snapshot; returns where the log ends, and its size in bytes."""
+        batch = self._batch(entries)
+        return self.partition.append(batch, peek(batch)).end_offset, len(batch)
 
     async def _append_slices(self, entries: Iterable[StateEntry]) -> int:
         """Append the entries of a snapshot; returns how many bytes those are."""

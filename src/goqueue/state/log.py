@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
+    from goqueue.partitions.partition import Partition
+    from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
-    from goqueue.runtime.disk import Disk
-    from goqueue.state.partition import StatePartition
+    from goqueue.runtime.disk import Bytes, Disk
     from goqueue.storage.region import Chunk
     from goqueue.storage.snapshot_kinds import SnapshotKind
 
@@ -44,7 +45,7 @@ class StateLog:
 
     def __init__(
         self,
-        partition: StatePartition,
+        partition: Partition,
         kind: SnapshotKind,
         disk: Disk,
         clock: Clock,
@@ -108,24 +109,26 @@ class StateLog:
 
     # --- Storing ---------------------------------------------------------------------------------
 
+    def encoded(self, entries: Sequence[StateEntry]) -> tuple[Bytes, BatchInfo]:
+        """Keys and values as the batch that is to be appended to the partition."""
+        batch = self._batch(entries)
+        self._records_since_snapshot += len(entries)
+        self.bytes_since_snapshot += len(batch)
+        return batch, peek(batch)
+
     def append(self, entries: Sequence[StateEntry]) -> int:
         """Store keys and values, all or none; returns where the log ends then.
 
         Raises:
             DiskError, LogFailedError: nothing was stored.
         """
-        self._records_since_snapshot += len(entries)
-        end_offset, size_bytes = self._append(entries)
-        self.bytes_since_snapshot += size_bytes
-        return end_offset
+        return self.partition.append(*self.encoded(entries)).end_offset
 
-    def _append(self, entries: Sequence[StateEntry]) -> tuple[int, int]:
-        """Returns where the log ends, and how many bytes it has more."""
+    def _batch(self, entries: Sequence[StateEntry]) -> Bytes:
         now_ms = self._clock.now_ms()
-        batch = encode(
+        return encode(
             [Record(number, now_ms, key, value) for number, (key, value) in enumerate(entries)]
         )
-        return self.partition.append(batch, peek(batch)).end_offset, len(batch)
 
     # --- Snapshots -------------------------------------------------------------------------------
 

@@ -154,6 +154,7 @@ class StateShard:
         return (
             self.status is ShardStatus.ACTIVE
             and partition.failure is None
+            and partition.is_leading
             and partition.leader_epoch == self.epoch
         )
 
@@ -250,7 +251,7 @@ class StateShard:
         failure, it is done once.
         """
         if self.status is ShardStatus.ACTIVE:
-            _log.error("%s: state could not be stored: %s", self.log.partition.name, error)
+            _log.error("%s: state could not be stored: %s", self.log.partition.id, error)
             partition = self.log.partition
             self._load(None if partition.failure is None else partition.high_watermark)
         if send is not None:
@@ -278,9 +279,11 @@ class StateShard:
             StorageError: the log refuses; nothing was stored.
             GoQueueError: the refusal; the shard may not act.
         """
-        if self.status is not ShardStatus.ACTIVE or self.log.partition.leader_epoch != self.epoch:
+        partition = self.log.partition
+        leads = partition.is_leading and partition.leader_epoch == self.epoch
+        if self.status is not ShardStatus.ACTIVE or not leads:
             raise self.refusal()
-        return self.log.append(entries)
+        return partition.append(*self.log.encoded(entries)).end_offset
 
     async def committed(self, end_offset: int) -> None:
         """Return when everything before an offset is committed.
@@ -342,7 +345,7 @@ class StateShard:
         try:
             return await self.log.save_snapshot(self._dump(), self._executor)
         except GoQueueError as error:
-            name = self.log.partition.name
+            name = self.log.partition.id
             _log.warning("%s: no snapshot was written, the log is complete: %s", name, error)
             return False
 

@@ -75,7 +75,7 @@ class TransactionShard:
     def has_lost_entries(self) -> bool:
         """Whether something that was stored is damaged."""
         log = self.state.log
-        return log.lost_count > 0 or log.partition.has_lost_tail
+        return log.lost_count > 0 or log.partition.recovery.cut_whole
 
     # --- Events ----------------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@ from goqueue.partitions.partition import Partition
 from goqueue.records import walk
 from goqueue.state.change_log import ChangeLog
 from goqueue.state.log import BEGIN, END, StateLog
-from goqueue.state.logs import CoordinatedPartition
 from goqueue.storage.config import Fsync, LogConfig
 from goqueue.storage.disk_log import LogHost
 from goqueue.storage.shared_files import SharedFiles
@@ -49,7 +48,7 @@ class Store:
             clock=self.clock,
         )
         self.partition = Partition(TopicPartition("__state", 0), opened, clock=self.clock)
-        self.log = self.log_type(CoordinatedPartition(self.partition), KIND, self.disk, self.clock)
+        self.log = self.log_type(self.partition, KIND, self.disk, self.clock)
 
     def replayed(self):
         return [entry for entries in self.log.slices() for entry in entries]

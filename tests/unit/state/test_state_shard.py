@@ -18,7 +18,6 @@ from goqueue.partitions.opening import open_on_disk
 from goqueue.partitions.partition import Partition
 from goqueue.partitions.replica import Leading
 from goqueue.state.log import SLICE_ENTRIES, StateLog
-from goqueue.state.logs import CoordinatedPartition
 from goqueue.state.shard import ShardStatus, StateShard
 from goqueue.storage.config import Fsync, LogConfig
 from goqueue.storage.disk_log import LogHost
@@ -88,9 +87,7 @@ class Stage:
             clock=self.clock,
             role=Leading(self.epoch),
         )
-        log = StateLog(
-            CoordinatedPartition(self.partition), SnapshotKind.GROUPS, self.disk, self.clock
-        )
+        log = StateLog(self.partition, SnapshotKind.GROUPS, self.disk, self.clock)
         self.machine = Numbers()
         self.shard = StateShard(log, self.machine, self.pool, unavailable)
         await self.shard.open(self.epoch)
