@@ -56,7 +56,7 @@ bench: $(STAMP) ## every benchmark; results go to benchmarks/results/local.jsonl
 
 .PHONY: test-benchmarks
 test-benchmarks: $(STAMP) ## a few short benchmarks, to see that they work; their figures do not count
-	$(BIN)/goqueue bench codec storage.lookup broker.start metrics
+	$(BIN)/goqueue bench codec storage.lookup broker.start metrics state
 
 MINUTES ?= 10
 

@@ -22,6 +22,7 @@ from goqueue.records import Record, encode
 from goqueue.records.batch import peek
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
+from goqueue.runtime.gc_watch import GcWatch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
@@ -79,12 +80,18 @@ def turns(run: Run) -> None:
 
 
 async def _turns(run: Run) -> None:
+    collections_s: list[float] = []
+    watch = GcWatch(lambda _, took_s: collections_s.append(took_s))
+    watch.start()
     async with _broker(run.scratch) as broker:
         _report(run, "nothing happens", await _slowest_turn_ms(asyncio.sleep(1)))
         await _expiry(run, broker)
         await _dead(run, broker)
         await _groups(run, broker)
         await _partitions(run, broker)
+    watch.stop()
+    longest_ms = max(collections_s, default=0.0) * _MS
+    run.note(f"the longest collection of garbage, which may be part of a turn: {longest_ms:.0f} ms")
 
 
 async def _expiry(run: Run, broker: Broker) -> None:
