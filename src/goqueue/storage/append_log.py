@@ -183,7 +183,8 @@ class AppendLog:
             LogFailedError: an earlier write failed; `recover` first.
             DiskError: the write failed; nothing was appended, and the log is failed from now on.
         """
-        self._ensure_writable()
+        if self._closed or self._failure is not None:
+            self._ensure_writable()
         data = memoryview(batches)
         if data.readonly:
             data = memoryview(bytearray(batches))

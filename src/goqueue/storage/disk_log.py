@@ -275,6 +275,7 @@ class DiskLog(Log):
                     async with self._removing:
                         step = in_thread(self._executor, work)
                         work = await self.flusher.alone(step, following)
+            await in_thread(self._executor, compaction.let_go)
         return compaction.stats
 
     # --- Failing and ending ----------------------------------------------------------------------

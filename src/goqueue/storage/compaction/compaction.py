@@ -244,6 +244,14 @@ class Compaction:
         stats.tombstones_removed += len(newest) - len(kept)
         return kept
 
+    def let_go(self) -> None:
+        """Forget the segments that were replaced; in a thread, since to close them takes long.
+
+        Their files have no names any more: the kernel gives their blocks back with the last
+        descriptor.
+        """
+        self._sources, self._swapped = (), None
+
     # --- Installing ------------------------------------------------------------------------------
 
     def install(self) -> CompactionStats:
