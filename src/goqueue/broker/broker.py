@@ -57,8 +57,7 @@ from goqueue.runtime.disk import Disk, SystemDisk
 from goqueue.schemas.service import Schemas
 from goqueue.schemas.validation import SchemaValidator
 from goqueue.state.logs import StateLogs
-from goqueue.storage.open_files import OpenFiles
-from goqueue.storage.shared_files import SharedFiles
+from goqueue.storage.open_files import OpenFiles, SharedFiles
 from goqueue.topics.catalogue import Topic, Topics
 from goqueue.tracing.log_groups import LogGroupTraces
 from goqueue.tracing.store import TraceStore

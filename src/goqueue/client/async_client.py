@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from goqueue.client.administration import (
     AsyncGroups,
     AsyncOffsets,
+    AsyncReceipts,
     AsyncTopics,
     AsyncTransactions,
 )
@@ -17,7 +18,6 @@ from goqueue.client.outgoing import Handling, Item
 from goqueue.client.producer import Producer
 from goqueue.client.queue import PREFETCH, AsyncQueue, queue_join
 from goqueue.client.reading import read_batches
-from goqueue.client.receipts import AsyncReceipts
 from goqueue.client.settings import DEFAULT_ADDRESS, ClientSettings
 from goqueue.client.transaction_producers import TransactionalProducers
 from goqueue.client.transactions import AsyncTransaction

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from goqueue.model.errors import DamagedRangeError
     from goqueue.partitions.partition_log import PartitionLog
     from goqueue.runtime.clock import Clock
-    from goqueue.storage.checkpoints.summary import LogSummary
+    from goqueue.storage.checkpoints.checkpoint import LogSummary
     from goqueue.storage.config import LogConfig
     from goqueue.storage.disk_log import LogHost
-    from goqueue.storage.shared_files import SharedFiles
+    from goqueue.storage.open_files import SharedFiles
 
 
 class OpenedLog(NamedTuple):

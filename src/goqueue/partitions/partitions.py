@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from goqueue.partitions.opening import OpenedLog
     from goqueue.partitions.replica import Role
     from goqueue.runtime.clock import Clock
-    from goqueue.storage.checkpoints.summary import LogSummary
-    from goqueue.storage.shared_files import SharedFiles
+    from goqueue.storage.checkpoints.checkpoint import LogSummary
+    from goqueue.storage.open_files import SharedFiles
     from goqueue.topics.catalogue import Topic, Topics
 
 logger = logging.getLogger(__name__)

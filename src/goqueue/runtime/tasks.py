@@ -1,4 +1,4 @@
-"""Work that comes back: passes that run every so often until they are told to stop.
+"""Passes that run every so often until they are told to stop; work in threads; turns for long work.
 
 A pass that fails is logged and tried again at its next turn; it ends neither itself nor another.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
@@ -72,3 +73,21 @@ async def in_thread(
         if not running.cancelled():
             running.exception()  # seen, so that the loop does not complain of it later
         raise
+
+
+class Turns:
+    """Lets one piece of long work run at a time, whoever has it to do.
+
+    Without this, pieces that became due together would run one after the other before the loop
+    turned, and everybody else would wait for all of them.
+    """
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for a turn; the block is the piece, and awaits nothing."""
+        async with self._lock:
+            yield
+            await asyncio.sleep(0)

@@ -26,10 +26,10 @@ from goqueue.server.config_node import (
     MetricsSection,
     SaslSection,
     TlsSection,
+    TracingSection,
 )
 from goqueue.server.config_storage import StorageSection, TopicsSection
 from goqueue.server.config_table import Setting, table_of
-from goqueue.server.config_tracing import TracingSection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

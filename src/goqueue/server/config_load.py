@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.access.credentials import check_user_name
+from goqueue.model.errors import UnacceptableCredentialError
+from goqueue.model.limits import MAX_USER_NAME_BYTES
 from goqueue.server.config import SECTIONS, TABLE, Config
-from goqueue.server.config_checks import check_config
 from goqueue.server.config_kinds import Address, MismatchError, Whole
+from goqueue.server.config_node import ClientAuth
 from goqueue.server.config_sources import (
     Given,
     read_environment,
@@ -18,7 +21,9 @@ from goqueue.server.config_sources import (
 from goqueue.server.config_table import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+    from pathlib import Path
 
 _PORT = Whole(0, 65535)
 
@@ -68,3 +73,102 @@ def _assemble(given: Iterable[Given], problems: list[Problem]) -> Config:
             sources[row.full_name] = item.source
     made = {section: kind(**values[section]) for section, kind in SECTIONS.items()}
     return Config(**made, sources=sources)
+
+
+_ROWS: Final = {row.full_name: row for row in TABLE}
+
+
+def check_config(config: Config, wrong: AbstractSet[str]) -> list[Problem]:
+    """Every problem, but for settings that are known to be `wrong` already."""
+    found = [
+        *_check_data_dir(config),
+        *_check_listeners(config),
+        *_check_copies(config),
+        *_check_groups(config),
+        *_check_tls(config),
+        *_check_users(config),
+    ]
+    return [problem for problem in found if problem.setting not in wrong]
+
+
+def _problem(config: Config, name: str, expected: str, found: str | None = None) -> Problem:
+    row = _ROWS[name]
+    shown = row.show(row.render(config.value(row))) or "nothing"
+    return Problem(name, config.source(row), shown if found is None else found, expected)
+
+
+def _check_data_dir(config: Config) -> Iterator[Problem]:
+    folder = config.broker.data_dir
+    if folder.exists() and not folder.is_dir():
+        yield _problem(config, "broker.data_dir", "a folder, not a file")
+        return
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        yield _problem(
+            config, "broker.data_dir", f"a path where a folder can be made; {existing} is a file"
+        )
+    elif not os.access(existing, os.W_OK | os.X_OK):
+        yield _problem(
+            config, "broker.data_dir", f"a folder that can be written; {existing} cannot"
+        )
+
+
+def _check_listeners(config: Config) -> Iterator[Problem]:
+    taken: dict[tuple[str, int], str] = {}
+    for name in ("listeners.kafka", "listeners.http", "listeners.grpc"):
+        address = config.value(_ROWS[name])
+        other = taken.setdefault(address, name)
+        if other != name and address.port:
+            yield _problem(config, name, f"an address of its own; {other} has the same")
+
+
+def _check_copies(config: Config) -> Iterator[Problem]:
+    if config.topics.replication_factor != 1:
+        yield _problem(config, "topics.replication_factor", "1, since this node is on its own")
+
+
+def _check_groups(config: Config) -> Iterator[Problem]:
+    groups = config.groups
+    if groups.min_session_timeout_ms > groups.max_session_timeout_ms:
+        limit = f"at most groups.max_session_timeout, {groups.max_session_timeout_ms}ms"
+        yield _problem(config, "groups.min_session_timeout", limit)
+    if groups.consumer_heartbeat_interval_ms >= groups.consumer_session_timeout_ms:
+        limit = f"less than groups.consumer_session_timeout, {groups.consumer_session_timeout_ms}ms"
+        yield _problem(config, "groups.consumer_heartbeat_interval", limit)
+    if groups.streams_heartbeat_interval_ms >= groups.streams_session_timeout_ms:
+        limit = f"less than groups.streams_session_timeout, {groups.streams_session_timeout_ms}ms"
+        yield _problem(config, "groups.streams_heartbeat_interval", limit)
+    for what in ("session_timeout", "heartbeat_interval", "record_lock_duration"):
+        most_ms = getattr(groups, f"share_max_{what}_ms")
+        if getattr(groups, f"share_min_{what}_ms") > most_ms:
+            limit = f"at most groups.share_max_{what}, {most_ms}ms"
+            yield _problem(config, f"groups.share_min_{what}", limit)
+
+
+def _check_tls(config: Config) -> Iterator[Problem]:
+    tls = config.tls
+    if not tls.enabled:
+        return
+    wanted: dict[str, Path | None] = {"tls.cert_file": tls.cert_file, "tls.key_file": tls.key_file}
+    if tls.self_signed and not any(wanted.values()):
+        wanted = {}
+    if tls.ca_file is not None or tls.client_auth is not ClientAuth.NONE:
+        wanted["tls.ca_file"] = tls.ca_file
+    for name, path in wanted.items():
+        if path is None:
+            yield _problem(config, name, "a PEM file, since tls.enabled is true")
+        elif not path.is_file() or not os.access(path, os.R_OK):
+            yield _problem(config, name, "a file that exists and can be read")
+
+
+def _check_users(config: Config) -> Iterator[Problem]:
+    """Names only. Whether there is anyone at all who may log in, the stored users say too."""
+    try:
+        for name, _ in config.sasl.users:
+            check_user_name(name)
+    except UnacceptableCredentialError:
+        yield _problem(
+            config,
+            "sasl.users",
+            f"names of at most {MAX_USER_NAME_BYTES} bytes, without zero bytes",
+        )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from goqueue.access.mechanisms import Mechanism
-from goqueue.model.limits import MAX_METRIC_SERIES
+from goqueue.model.limits import MAX_METRIC_SERIES, MAX_RING_SPANS
 from goqueue.partitions.upkeep import MaintenanceSettings
 from goqueue.protocols.kafka.settings import ListenerSettings, SaslSettings
 from goqueue.server.config_kinds import (
@@ -25,6 +25,7 @@ from goqueue.server.config_kinds import (
     Duration,
     FilePath,
     HostPort,
+    Share,
     Size,
     Switch,
     Users,
@@ -33,6 +34,8 @@ from goqueue.server.config_kinds import (
     Words,
 )
 from goqueue.server.config_table import setting
+from goqueue.tracing.files import FileLimits
+from goqueue.tracing.store import TracingSettings
 
 _MIB: Final = 1 << 20
 _INT32: Final = (1 << 31) - 1
@@ -294,3 +297,69 @@ class MetricsSection:
         Duration(10, 3_600_000),
         "How often the age of the oldest unconsumed message and the time to catch up are computed.",
     )
+
+
+_TRACING: Final = TracingSettings()
+_FILES: Final = FileLimits()
+
+
+class OtlpProtocol(StrEnum):
+    """How a collector is spoken to."""
+
+    GRPC = "grpc"
+    HTTP = "http"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracingSection:
+    """Message tracing; see the page on tracing."""
+
+    enabled: bool = setting(True, Switch(), "Messages are traced.")
+    sampling: float = setting(
+        _TRACING.sampling,
+        Share(),
+        "The share of batches that is traced. A topic may override it (`goqueue.trace`).",
+    )
+    max_batches: int = setting(
+        _TRACING.max_batches_a_second,
+        Whole(0, 1_000_000),
+        "The most batches traced per second, of topics without `goqueue.trace`. 0: no bound.",
+    )
+    max_share: float = setting(
+        _TRACING.max_share,
+        Share(),
+        "The size of trace files beside the bytes published since the start, above the first 4 MB. "
+        "Beyond it only topics with `goqueue.trace` are traced. 1: no bound.",
+    )
+    ring_size: int = setting(
+        _TRACING.ring_spans,
+        Whole(100, MAX_RING_SPANS),
+        "Events held in memory, for searches.",
+    )
+    files: bool = setting(
+        True, Switch(), "Events are written to files under `traces/` in the data folder."
+    )
+    file_bytes: int = setting(
+        _FILES.file_bytes,
+        Size(64 * 1024, 1 << 30),
+        "A new file is started at this size.",
+        name="file_size",
+    )
+    kept_files: int = setting(
+        _FILES.kept_files,
+        Whole(1, 10_000),
+        "Files that are retained; the oldest beyond it are deleted.",
+    )
+    kept_days: int = setting(_FILES.kept_days, Whole(1, 3650), "Older files are deleted.")
+    stdout: bool = setting(False, Switch(), "Spans are printed, a line of JSON each.")
+    otlp_endpoint: str | None = setting(
+        None,
+        Word(),
+        "The OTLP endpoint of a collector, such as `localhost:4317`, or `http://localhost:4318` "
+        "for "
+        "HTTP. Needs the extra `goqueue[otlp]`. Not set: nothing is sent.",
+    )
+    otlp_protocol: OtlpProtocol = setting(
+        OtlpProtocol.GRPC, Choice(OtlpProtocol), "The OTLP protocol."
+    )
+    otlp_service: str = setting("goqueue", Word(), "The service name in exported spans.")

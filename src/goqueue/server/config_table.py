@@ -27,22 +27,6 @@ MASK: Final = "********"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Declaration:
-    """What a field says about its setting, apart from its name, type and default."""
-
-    kind: Kind[Any]
-    help: str
-    name: str | None
-    environment: str | None
-    flag: str | None
-    port_flag: str | None
-    topic: str | None
-    kafka: str | None
-    kafka_unit: int
-    secret: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """One row of the table."""
 
@@ -125,48 +109,36 @@ def setting(
     secret: bool = False,
 ) -> _T:
     """Declare a field of a section; the names are made by the rule unless they are given."""
-    declaration = _Declaration(
-        kind=kind,
-        help=help,
-        name=name,
-        environment=environment,
-        flag=flag,
-        port_flag=port_flag,
-        topic=topic,
-        kafka=kafka,
-        kafka_unit=kafka_unit,
-        secret=secret,
-    )
+
+    def row(section: str, attribute: str) -> Setting:
+        own_name = name or re.sub(r"_(ms|bytes)$", "", attribute)
+        path = f"{section}_{own_name}"
+        return Setting(
+            section=section,
+            attribute=attribute,
+            name=own_name,
+            environment=environment or ENVIRONMENT_PREFIX + path.upper(),
+            flag=flag or "--" + path.replace("_", "-"),
+            port_flag=port_flag,
+            kind=kind,
+            default=default,
+            help=help,
+            topic=topic,
+            kafka=kafka,
+            kafka_unit=kafka_unit,
+            secret=secret,
+        )
+
     # A field in disguise: the type checker sees the default's type, the dataclass sees the field.
-    return field(default=default, metadata={"setting": declaration})
+    return field(default=default, metadata={"row": row})
 
 
 def table_of(sections: Mapping[str, type[Any]]) -> tuple[Setting, ...]:
     """The rows that the fields of these section classes declare."""
     return tuple(
-        _row(section, item.name, item.default, item.metadata["setting"])
+        item.metadata["row"](section, item.name)
         for section, kind in sections.items()
         for item in fields(kind)
-    )
-
-
-def _row(section: str, attribute: str, default: object, declared: _Declaration) -> Setting:
-    name = declared.name or re.sub(r"_(ms|bytes)$", "", attribute)
-    path = f"{section}_{name}"
-    return Setting(
-        section=section,
-        attribute=attribute,
-        name=name,
-        environment=declared.environment or ENVIRONMENT_PREFIX + path.upper(),
-        flag=declared.flag or "--" + path.replace("_", "-"),
-        port_flag=declared.port_flag,
-        kind=declared.kind,
-        default=default,
-        help=declared.help,
-        topic=declared.topic,
-        kafka=declared.kafka,
-        kafka_unit=declared.kafka_unit,
-        secret=declared.secret,
     )
 
 

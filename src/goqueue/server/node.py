@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.broker import Broker
-from goqueue.cluster.identity import cluster_id
+from goqueue.cluster.metadata import MetadataStore, cluster_id
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.metrics import names
 from goqueue.metrics.registry import Metrics, Samples
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from goqueue.cluster.metadata import MetadataStore
     from goqueue.partitions.maintenance import Maintenance
     from goqueue.protocols.grpc.listener import GrpcListener
     from goqueue.protocols.http.server.listener import HttpListener

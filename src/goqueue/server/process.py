@@ -11,7 +11,6 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from goqueue.runtime.free_memory import use_one_heap
-from goqueue.server.descriptors import allow_many_files
 from goqueue.server.node import Node
 from goqueue.server.start_report import process_age_s, report_start
 
@@ -82,3 +81,22 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
+
+
+def allow_many_files() -> int | None:
+    """Raise the limit as far as the system allows; returns it, or None where there is none.
+
+    The usual default of 1024 is less than a few hundred segments and a few hundred clients need,
+    and a log that cannot open its next segment refuses appends.
+    """
+    if sys.platform == "win32":
+        return None
+    import resource  # noqa: PLC0415 - absent on Windows
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError):  # macOS says "no limit" and means another number
+            return soft
+    return hard

@@ -27,7 +27,7 @@ from goqueue.records.batch import LENGTH_PREFIX_BYTES, BatchInfo, peek, stamp, v
 from goqueue.runtime.clock import Clock, SystemClock
 from goqueue.storage import lookup
 from goqueue.storage.config import LogConfig
-from goqueue.storage.shared_files import SharedFiles
+from goqueue.storage.open_files import SharedFiles
 from goqueue.storage.store import SegmentStore
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.runtime.disk import Bytes, Disk
-    from goqueue.storage.checkpoints.summary import LogSummary
+    from goqueue.storage.checkpoints.checkpoint import LogSummary
     from goqueue.storage.epochs import LeaderEpochs
     from goqueue.storage.flushing.plan import FlushPlan
     from goqueue.storage.recovery import RecoveryReport

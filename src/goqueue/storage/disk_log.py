@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.storage.checkpoints.book import CheckpointBook
-    from goqueue.storage.checkpoints.summary import LogSummary
+    from goqueue.storage.checkpoints.checkpoint import LogSummary
     from goqueue.storage.flushing.schedule import FlushSchedule
-    from goqueue.storage.shared_files import SharedFiles
+    from goqueue.storage.open_files import SharedFiles
 
 _T = TypeVar("_T")
 

@@ -24,7 +24,7 @@ from goqueue.storage.retention import expired_count, is_aged, newest_ms
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.storage.checkpoints.summary import LogSummary
+    from goqueue.storage.checkpoints.checkpoint import LogSummary
     from goqueue.storage.lookup import TimestampHit
 
 

@@ -15,9 +15,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.model.limits import MAX_OPEN_SEGMENTS
+from goqueue.runtime.disk import Disk, SystemDisk
+from goqueue.storage.folder_names import FolderNames
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _MIN_OPEN_SEGMENTS: Final = 8
 """However few files the process may open."""
@@ -105,3 +110,18 @@ class OpenFiles:
             segment.was_used = False
             self._idle.move_to_end(segment)
         return None
+
+
+class SharedFiles:
+    """Handed to every log; a log that is opened alone has one of its own."""
+
+    def __init__(
+        self,
+        disk: Disk | None = None,
+        open_files: OpenFiles | None = None,
+        root: Path | None = None,
+    ) -> None:
+        """Share `disk`; the folders of all logs are made below `root`, if there are several."""
+        self.disk = disk or SystemDisk()
+        self.open_files = OpenFiles() if open_files is None else open_files
+        self.folders = FolderNames(self.disk, root)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import BatchError, ForeignFileError
 from goqueue.records.batch import HEADER_BYTES, MAGIC, peek_header
-from goqueue.storage.checkpoints.checkpoint import Checkpoint, load_checkpoint
+from goqueue.storage.checkpoints.checkpoint import Checkpoint, LogSummary, load_checkpoint
 from goqueue.storage.epochs import EpochStart, LeaderEpochs
 from goqueue.storage.naming import (
     CHECKPOINT,
@@ -37,10 +37,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.runtime.disk import Disk
-    from goqueue.storage.checkpoints.summary import LogSummary
     from goqueue.storage.config import LogConfig
     from goqueue.storage.indexes import Newest
-    from goqueue.storage.shared_files import SharedFiles
+    from goqueue.storage.open_files import SharedFiles
 
 
 _BASE_OFFSET_BYTES: Final = 8

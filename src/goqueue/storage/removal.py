@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.storage.removed_files import remove_files
+from goqueue.storage.segments import remove_files
 
 if TYPE_CHECKING:
     from goqueue.storage.segment import Segment

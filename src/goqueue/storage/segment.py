@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from goqueue.runtime.disk import Bytes, DiskFile
     from goqueue.storage.config import LogConfig
     from goqueue.storage.index import Entry
-    from goqueue.storage.shared_files import SharedFiles
+    from goqueue.storage.open_files import SharedFiles
 
 UNINDEXED_ENTRIES: Final = 16
 """An active segment gets its indexes once they would have more entries than this."""

@@ -8,10 +8,12 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import InvariantError
+from goqueue.storage.naming import LOG, OFFSET_INDEX, TIME_INDEX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from goqueue.runtime.disk import Disk
     from goqueue.storage.segment import Segment
 
 
@@ -79,3 +81,10 @@ class Segments:
             if segment.synced_bytes > segment.size_bytes:
                 raise InvariantError(f"segment {segment.base_offset} is synced past its size")
             previous = segment
+
+
+def remove_files(disk: Disk, segments: Iterable[Segment]) -> None:
+    """Remove what there is of segments; the batches last, since recovery goes by them."""
+    for segment in segments:
+        for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):
+            disk.remove(segment.path(suffix))

@@ -9,16 +9,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import InvariantError
-from goqueue.storage.checkpoints.checkpoint import Checkpoint, CheckpointFile
-from goqueue.storage.checkpoints.summary import CHEAP_SCAN_BYTES, LogSummary
+from goqueue.storage.checkpoints.checkpoint import (
+    CHEAP_SCAN_BYTES,
+    Checkpoint,
+    CheckpointFile,
+    LogSummary,
+)
 from goqueue.storage.epochs import LeaderEpochs
 from goqueue.storage.flushing.plan import FlushPlan
 from goqueue.storage.naming import LOG
 from goqueue.storage.recovery import RecoveryReport, recover
-from goqueue.storage.removed_files import remove_files
 from goqueue.storage.scan import Context
 from goqueue.storage.segment import Segment
-from goqueue.storage.segments import Segments
+from goqueue.storage.segments import Segments, remove_files
 from goqueue.storage.stats import StoreStats
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from goqueue.storage.config import LogConfig
     from goqueue.storage.folder_names import UnsyncedNames
     from goqueue.storage.lookup import Cut
-    from goqueue.storage.shared_files import SharedFiles
+    from goqueue.storage.open_files import SharedFiles
 
 
 class SegmentStore:

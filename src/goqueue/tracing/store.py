@@ -16,11 +16,9 @@ from goqueue.model.errors import DiskError, TraceExportError, UnknownTraceError
 from goqueue.runtime.tasks import in_thread
 from goqueue.tracing.context import PLACE_CHARS, offset_in
 from goqueue.tracing.events import Entry, Event
-from goqueue.tracing.exporters import FileExporter, StdoutExporter
-from goqueue.tracing.feed import Feed
+from goqueue.tracing.feed import Feed, FileExporter, StdoutExporter
 from goqueue.tracing.file_ranges import Partition, Where
 from goqueue.tracing.files import FileLimits, Search, TraceFiles
-from goqueue.tracing.ring import RING_SPANS, Ring
 from goqueue.tracing.search import FoundTraces, TraceQuery, search, trace_at
 from goqueue.tracing.views import Trace, assemble
 
@@ -35,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
+_RING_SPANS: Final = 10_000
+"""Entries held in memory, unless the settings say otherwise."""
 _MAX_BATCHES_A_SECOND: Final = 200
 """Enough to see every message of a quiet broker, and cheap for a busy one."""
 _MAX_SHARE: Final = 0.1
@@ -67,7 +67,7 @@ class TracingSettings:
     """Of those topics together; 0 is without bound."""
     max_share: float = _MAX_SHARE
     """How large trace files may become beside what those topics publish; 1 is without bound."""
-    ring_spans: int = RING_SPANS
+    ring_spans: int = _RING_SPANS
     writes_files: bool = True
     files: FileLimits = field(default_factory=FileLimits)
     stdout: bool = False
@@ -104,7 +104,9 @@ class TraceStore:
         self, settings: TracingSettings, disk: Disk, folder: Path, clock: Clock, node: str
     ) -> None:
         self.settings = settings
-        self.ring = Ring(settings.ring_spans)
+        self.ring: deque[Entry] = deque(maxlen=settings.ring_spans)
+        """The newest entries; of more than there is room for, the oldest go. Queries get copies, as
+        they look through them in threads."""
         self.noted = 0
         """Entries, since the start."""
         self.files = TraceFiles(disk, folder, settings.files)
@@ -130,7 +132,9 @@ class TraceStore:
         known: list[Entry] = []
         if self.settings.writes_files:
             try:
-                known = await self._in_thread(partial(self._readable.newest, self.ring.capacity))
+                known = await self._in_thread(
+                    partial(self._readable.newest, self.settings.ring_spans)
+                )
             except DiskError as error:
                 logger.warning("earlier traces are missing: %s", error)
             self.ring.extend(known)
@@ -172,11 +176,11 @@ class TraceStore:
         Raises:
             UnknownTraceError: nothing is known of it, or not any more.
         """
-        entries = self.ring.entries()
+        entries = list(self.ring)
         found = await self._in_thread(lambda: assemble(entries, [trace_id]).get(trace_id))
         if found is None or found.spans[0].event not in _BEGINNINGS:
             await self.flush()
-            entries = self.ring.entries()
+            entries = list(self.ring)
             found = await self._in_thread(partial(self._from_files, trace_id, entries))
         if found is None:
             raise UnknownTraceError(
@@ -188,7 +192,7 @@ class TraceStore:
     async def of_message(self, topic: str, partition: int, offset: int) -> Trace:
         """The trace of a stored message. Raises like `get`."""
         place = (topic, partition, offset)
-        trace_id = await self._in_thread(partial(trace_at, self.ring.entries(), *place))
+        trace_id = await self._in_thread(partial(trace_at, list(self.ring), *place))
         if trace_id is None:
             await self.flush()
             trace_id = await self._in_thread(partial(self._find_in_files, *place))
@@ -201,7 +205,7 @@ class TraceStore:
 
     async def search(self, query: TraceQuery) -> FoundTraces:
         """The newest traces in memory that are wanted."""
-        entries = self.ring.entries()
+        entries = list(self.ring)
         return await self._in_thread(partial(search, entries, query))
 
     def stats(self, traced_batches: int) -> TraceStats:
@@ -210,7 +214,7 @@ class TraceStore:
             self.settings.is_on,
             self.settings.sampling,
             len(self.ring),
-            self.ring.capacity,
+            self.settings.ring_spans,
             self.noted,
             traced_batches,
             self._readable.damaged_lines,

@@ -16,7 +16,7 @@ from goqueue.partitions.damage import DamageKind
 from goqueue.partitions.markers import Marker
 from goqueue.partitions.partition import Isolation
 from goqueue.schemas.model import Schema, SchemaType
-from goqueue.storage.checkpoints.summary import CHEAP_SCAN_BYTES
+from goqueue.storage.checkpoints.checkpoint import CHEAP_SCAN_BYTES
 from goqueue.transactions.messages import Identity, InitRequest
 from support.bad_bits import damaged_copies, flip, stored_batches
 from support.brokers import publish, read_all, running_broker

@@ -22,7 +22,7 @@ from goqueue.records import Record, decode_rows, encode, walk
 from goqueue.records.batch import peek
 from goqueue.storage.config import Fsync, LogConfig
 from goqueue.storage.disk_log import LogHost
-from goqueue.storage.shared_files import SharedFiles
+from goqueue.storage.open_files import SharedFiles
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, HastyDisk, HastyFile
 from support.logs import disk_log

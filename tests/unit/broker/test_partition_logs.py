@@ -30,7 +30,7 @@ from goqueue.records import Record, decode_rows, encode, peek, walk
 from goqueue.records.batch import DELIVERY, TRANSACTIONAL
 from goqueue.storage.config import Fsync, LogConfig
 from goqueue.storage.disk_log import DiskLog, LogHost
-from goqueue.storage.shared_files import SharedFiles
+from goqueue.storage.open_files import SharedFiles
 from support.clocks import ManualClock
 from support.disks import HastyDisk
 from support.memory_log import MemoryLog

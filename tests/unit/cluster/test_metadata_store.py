@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from goqueue.cluster.identity import cluster_id
 from goqueue.cluster.metadata import (
     ABSENT,
     Change,
@@ -23,6 +22,7 @@ from goqueue.cluster.metadata import (
     Put,
     Revision,
     Unknown,
+    cluster_id,
 )
 from goqueue.cluster.sqlite_core import HistoryLimits
 from goqueue.cluster.sqlite_file import APPLICATION_ID, FORMAT_VERSION

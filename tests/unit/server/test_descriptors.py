@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 
-from goqueue.server.descriptors import allow_many_files
+from goqueue.server.process import allow_many_files
 
 
 def test_the_limit_on_open_files_is_raised_as_far_as_the_system_allows() -> None:

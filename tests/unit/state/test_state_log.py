@@ -18,7 +18,7 @@ from goqueue.state.change_log import ChangeLog
 from goqueue.state.log import BEGIN, END, StateLog
 from goqueue.storage.config import Fsync, LogConfig
 from goqueue.storage.disk_log import LogHost
-from goqueue.storage.shared_files import SharedFiles
+from goqueue.storage.open_files import SharedFiles
 from goqueue.storage.snapshot import RECORDS_BETWEEN
 from goqueue.storage.snapshot_kinds import SnapshotKind
 from support.bad_bits import CHECKSUM_AT, flip

@@ -21,7 +21,7 @@ from goqueue.state.log import SLICE_ENTRIES, StateLog
 from goqueue.state.shard import ShardStatus, StateShard
 from goqueue.storage.config import Fsync, LogConfig
 from goqueue.storage.disk_log import LogHost
-from goqueue.storage.shared_files import SharedFiles
+from goqueue.storage.open_files import SharedFiles
 from goqueue.storage.snapshot_kinds import SnapshotKind
 from support.clocks import ManualClock
 from support.disks import FaultyDisk

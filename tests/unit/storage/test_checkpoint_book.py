@@ -10,7 +10,7 @@ import pytest
 from goqueue.storage.checkpoints.book import CheckpointBook
 from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
-from goqueue.storage.shared_files import SharedFiles
+from goqueue.storage.open_files import SharedFiles
 from support.batches import batch
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, HastyDisk, SimulatedCrash

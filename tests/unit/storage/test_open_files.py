@@ -7,8 +7,12 @@ from pathlib import Path
 from goqueue.model.limits import MAX_OPEN_SEGMENTS
 from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
-from goqueue.storage.open_files import _MIN_OPEN_SEGMENTS, OpenFiles, open_segments_within
-from goqueue.storage.shared_files import SharedFiles
+from goqueue.storage.open_files import (
+    _MIN_OPEN_SEGMENTS,
+    OpenFiles,
+    SharedFiles,
+    open_segments_within,
+)
 from support.batches import batch, fill
 from support.disks import FaultyDisk, HastyDisk
 from support.oracle import readable

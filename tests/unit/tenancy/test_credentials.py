@@ -14,8 +14,8 @@ from goqueue.access.credentials import (
     new_user,
 )
 from goqueue.access.keys import ScramKeys, keys_from_salted
+from goqueue.access.logins import parse_plain
 from goqueue.access.mechanisms import SCRAM_HASHES, Mechanism
-from goqueue.access.plain import parse_plain
 from goqueue.model.errors import (
     AuthenticationFailedError,
     CorruptCredentialError,

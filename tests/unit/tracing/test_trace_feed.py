@@ -8,8 +8,7 @@ import json
 import threading
 
 from goqueue.tracing.events import Entry, Event
-from goqueue.tracing.exporters import StdoutExporter
-from goqueue.tracing.feed import Feed
+from goqueue.tracing.feed import Feed, StdoutExporter
 
 
 def entry(at, count=1):

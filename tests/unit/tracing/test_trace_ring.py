@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goqueue.runtime.clock import SystemClock
+from goqueue.runtime.disk import SystemDisk
 from goqueue.tracing.context import TraceContext
 from goqueue.tracing.events import Entry
 from goqueue.tracing.index import Traced, TracedIndex
-from goqueue.tracing.ring import Ring
+from goqueue.tracing.store import TraceStore, TracingSettings
 
 
 @given(st.integers(1, 20), st.lists(st.lists(st.integers(0, 99), max_size=30), max_size=10))
 def test_the_ring_is_the_end_of_a_list(capacity, portions):
-    ring, twin = Ring(capacity), []
+    settings = TracingSettings(ring_spans=capacity, writes_files=False)
+    store, twin = TraceStore(settings, SystemDisk(), Path("unused"), SystemClock(), "node"), []
     for portion in portions:
         entries = [Entry("publish.received", at, place="0" * 15 + "1", offset=0) for at in portion]
-        ring.extend(entries[:-1])
+        store.add_all(entries[:-1])
         if entries:
-            ring.append(entries[-1])
+            store.add(entries[-1])
         twin = [*twin, *entries][-capacity:]
-        assert ring.entries() == twin
-        assert len(ring) == len(twin) <= capacity
+        assert list(store.ring) == twin
+        assert store.stats(0).spans == len(twin) <= capacity
 
 
 CONTEXT = st.none() | st.just(TraceContext("1" * 32, "2" * 16))

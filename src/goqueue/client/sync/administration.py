@@ -5,10 +5,10 @@ from __future__ import annotations
 from goqueue.client.administration import (
     AsyncGroups,
     AsyncOffsets,
+    AsyncReceipts,
     AsyncTopics,
     AsyncTransactions,
 )
-from goqueue.client.receipts import AsyncReceipts
 from goqueue.client.sync.blocking import Blocking, blocking
 
 

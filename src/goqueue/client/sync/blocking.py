@@ -7,19 +7,66 @@
 checkers and for `help()`; it runs that method on the client's loop and waits for its result. What
 is written by hand in the classes of this package does something else than the async method: it
 serves a message without a switch of threads, or takes a blocking object where the async method
-takes an async one.
+takes an async one. The loop turns on a thread of its own (`LoopThread`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import threading
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+
+from goqueue.client.errors import ClientClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from goqueue.client.sync.loop_thread import LoopThread
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """A loop of uvloop where there is one."""
+    try:
+        import uvloop  # noqa: PLC0415 - there is none for Windows
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+class LoopThread:
+    """An event loop that runs in a thread, for callers in others."""
+
+    def __init__(self) -> None:
+        self.loop = _new_loop()
+        self._thread = threading.Thread(target=self._run, name="goqueue client", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()
+
+    def call(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run it on the loop and wait for its result; Ctrl-C cancels it."""
+        if self.loop.is_closed() or not self._thread.is_alive():
+            work.close()
+            raise ClientClosedError("the client is closed: create another one")
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the loop and its thread."""
+        if self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join()
 
 
 class AsyncBlock(Protocol):
@@ -32,8 +79,6 @@ class AsyncBlock(Protocol):
         """End; with the class of the exception that leaves the block."""
 
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 _Inner = TypeVar("_Inner")
 _InnerBlock = TypeVar("_InnerBlock", bound=AsyncBlock)
 

@@ -14,9 +14,8 @@ from goqueue.client.outgoing import Handling, Item
 from goqueue.client.reading import read_batches
 from goqueue.client.settings import DEFAULT_ADDRESS, ClientSettings
 from goqueue.client.sync.administration import Groups, Offsets, Receipts, Topics, Transactions
-from goqueue.client.sync.blocking import Blocking, wrapping
+from goqueue.client.sync.blocking import Blocking, LoopThread, wrapping
 from goqueue.client.sync.consumer import Consumer
-from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.sync.queue import Queue
 from goqueue.client.sync.transaction import Transaction
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from goqueue.client.queue import AsyncQueue
-    from goqueue.client.sync.loop_thread import LoopThread
+    from goqueue.client.sync.blocking import LoopThread
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from goqueue.protocols.grpc.request_bounds import BoundedParser
-    from goqueue.runtime.turns import Turns
+    from goqueue.runtime.tasks import Turns
 
 logger = logging.getLogger(__name__)
 

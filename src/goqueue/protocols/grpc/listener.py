@@ -20,7 +20,7 @@ from goqueue.protocols.grpc.limits import MAX_CALLS, MAX_CONNECTIONS, MAX_STREAM
 from goqueue.protocols.grpc.offsets import OffsetService
 from goqueue.protocols.grpc.publishing import PublishService
 from goqueue.protocols.grpc.transactions import TransactionService
-from goqueue.runtime.turns import Turns
+from goqueue.runtime.tasks import Turns
 from goqueue.wire.grpc.limits import MAX_MESSAGE_BYTES
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1 import goqueue_pb2_grpc as services

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from goqueue.publishing.new_messages import NewMessage
     from goqueue.runtime.clock import Clock
-    from goqueue.runtime.turns import Turns
+    from goqueue.runtime.tasks import Turns
     from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 TURN_MESSAGES: Final = 1000

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from goqueue.protocols.grpc.interceptor import OpenStreams
     from goqueue.publishing.messages import Misfits, Publishing
     from goqueue.publishing.new_messages import MessageResult, NewMessage
-    from goqueue.runtime.turns import Turns
+    from goqueue.runtime.tasks import Turns
 
 
 class PublishService(PublishServiceServicer):

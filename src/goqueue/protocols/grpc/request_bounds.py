@@ -19,7 +19,7 @@ from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.limits import MAX_ELEMENTS
 
 if TYPE_CHECKING:
-    from goqueue.runtime.turns import Turns
+    from goqueue.runtime.tasks import Turns
 
 
 _MAX_IN_ONE: Final = MAX_PUBLISHED_MESSAGES

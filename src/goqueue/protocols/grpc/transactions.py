@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from grpc.aio import ServicerContext
 
     from goqueue.broker.broker import Broker
-    from goqueue.runtime.turns import Turns
+    from goqueue.runtime.tasks import Turns
     from goqueue.transactions.messages import TransactionView
 
 HEARTBEAT_MS: Final = 3000

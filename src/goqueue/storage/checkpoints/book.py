@@ -21,8 +21,7 @@ import msgspec
 from crc32c import crc32c
 
 from goqueue.runtime.disk import Disk, replace_file
-from goqueue.storage.checkpoints.checkpoint import Checkpoint
-from goqueue.storage.checkpoints.summary import LogSummary
+from goqueue.storage.checkpoints.checkpoint import Checkpoint, LogSummary
 from goqueue.storage.epochs import EpochStart
 from goqueue.storage.indexes import Newest
 

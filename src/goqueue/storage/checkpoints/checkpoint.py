@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 from crc32c import crc32c
 
 from goqueue.model.errors import UnsupportedFormatError
+from goqueue.model.ids import NO_TIMESTAMP
 from goqueue.runtime.disk import Disk, replace_file
 from goqueue.storage.epochs import EpochStart
+from goqueue.storage.indexes import NOTHING, Newest
 from goqueue.storage.naming import CHECKPOINT
 
 if TYPE_CHECKING:
     from pathlib import Path
-
 
 FORMAT_VERSION: Final = 2
 """Of everything in a log's folder. A higher number in a file means: written by a newer version."""
@@ -129,3 +130,34 @@ class CheckpointFile:
         """Change some fields that a start could find out by itself, in memory."""
         with self._changing:
             self.value = replace(self.value, **changes)
+
+
+CHEAP_SCAN_BYTES: Final = 1024 * 1024
+"""A log with no more than this behind the checkpoint in its folder needs no newer one there."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogSummary:
+    """A log as it was when everything below `checkpoint.recovery_point` was on the disk.
+
+    The checkpoint in a log's folder is the truth, and making it durable takes two syncs. A log
+    whose tail is quick to scan does without a newer one: its summary goes into one file with those
+    of all other logs (`goqueue.storage.checkpoints.book`). A summary extends exactly one checkpoint
+    of the folder. It does not count any more once that has been replaced, and a log whose summary
+    is lost is scanned from where the checkpoint in its folder says, or from its start.
+    """
+
+    generation: int
+    """Of the checkpoint in the folder that this extends; 0 when there was none."""
+
+    checkpoint: Checkpoint
+    """The same with the recovery point of this moment."""
+
+    newest: Newest = NOTHING
+    """Of the active segment, up to the recovery point."""
+
+    created_ms: int = NO_TIMESTAMP
+    """When the active segment was started."""
+
+    state: bytes = b""
+    """What the owner of the log knew of its batches."""

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from goqueue.runtime.disk import DiskFile
     from goqueue.storage.checkpoints.checkpoint import CheckpointFile
     from goqueue.storage.folder_names import UnsyncedNames
+    from goqueue.storage.open_files import SharedFiles
     from goqueue.storage.segment import Segment
-    from goqueue.storage.shared_files import SharedFiles
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.limits import MAX_ELEMENTS
 from goqueue.protocols.grpc.request_bounds import _MAX_IN_ONE, BoundedParser, Walk
-from goqueue.runtime.turns import Turns
+from goqueue.runtime.tasks import Turns
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 EMPTY_MESSAGE = b"\x12\x00"

@@ -21,7 +21,7 @@ from goqueue.protocols.http.messages.message_shapes import (
 )
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.publishing.requests import Acks
-from goqueue.runtime.turns import Turns
+from goqueue.runtime.tasks import Turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
