@@ -62,6 +62,8 @@ class DelayBook:
         self.intents: dict[int, Intent] = {}
         """By number, rising: what may or may not be in its partition after a power cut. As many as
         are handed over between two flushes of a partition."""
+        self._intent_firsts: dict[int, dict[int, int]] = {}
+        """The lowest offset of each of them in each class."""
         self.next_intent = 0
         self.saved_ends: tuple[int, ...] = (0,) * CLASSES
         """When messages before these offsets are due is said by slot files."""
@@ -113,9 +115,8 @@ class DelayBook:
     def lowest_needed(self) -> tuple[int, ...]:
         """For each class, the offset below which no message waits or may have to wait again."""
         lowest = [states.lowest_pending() for states in self.classes]
-        for intent in self.intents.values():
-            for delayed_id in intent.ids:
-                class_number, offset = split_id(delayed_id)
+        for firsts in self._intent_firsts.values():
+            for class_number, offset in firsts.items():
                 lowest[class_number] = min(lowest[class_number], offset)
         return tuple(lowest)
 
@@ -131,21 +132,31 @@ class DelayBook:
     def apply(self, delta: Delta) -> None:
         """Follow a change that is stored."""
         if isinstance(delta, Intent):
-            self.intents[delta.number] = delta
+            self._intend(delta)
             self.next_intent = max(self.next_intent, delta.number + 1)
             self._change(delta.topic_id, delta.ids, DelayedState.DELIVERED)
         elif isinstance(delta, Settled):
             for number in delta.numbers:
-                self.intents.pop(number, None)
+                self._end_intent(number)
         elif isinstance(delta, Released):
             for number in delta.numbers:
-                intent = self.intents.pop(number, None)
+                intent = self._end_intent(number)
                 if intent is not None:
                     self._change(intent.topic_id, intent.ids, DelayedState.PENDING)
         elif isinstance(delta, Ended):
             self._change(delta.topic_id, delta.ids, delta.state)
         elif isinstance(delta, ProducerGiven):
             self.producer_id = delta.producer_id
+
+    def _intend(self, intent: Intent) -> None:
+        self.intents[intent.number] = intent
+        # In falling order: of each class the lowest comes last.
+        ids = sorted(intent.ids, reverse=True)
+        self._intent_firsts[intent.number] = {each & 3: each >> 2 for each in ids}
+
+    def _end_intent(self, number: int) -> Intent | None:
+        self._intent_firsts.pop(number, None)
+        return self.intents.pop(number, None)
 
     def _change(self, topic_id: bytes, ids: Sequence[int], state: DelayedState) -> None:
         topic = self._topic(topic_id)
@@ -235,7 +246,7 @@ class DelayBook:
         elif kind == _INTENT:
             intent = decode_delta(key, value)
             if isinstance(intent, Intent):
-                self.intents[intent.number] = intent
+                self._intend(intent)
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` when pages, counts and intents contradict each other."""

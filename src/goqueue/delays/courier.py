@@ -16,6 +16,7 @@ from uuid import UUID
 
 from goqueue.delays.deltas import Ended, Intent, ProducerGiven, Released, Settled
 from goqueue.delays.entries import DelayedState, as_delivered, decode_waiting
+from goqueue.delays.wheel import AT_ONCE
 from goqueue.model.errors import (
     DelayError,
     GoQueueError,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ROUND: Final = 5000
+ROUND: Final = 2000
 """Messages handed over at once; more wait for the next round, in which others have their turn."""
 BATCH_RECORDS: Final = 1000
 BATCH_BYTES: Final = 512 * 1024
@@ -55,6 +56,10 @@ AHEAD_MS: Final = 2500
 """So long before they are due, messages are read."""
 _MAX_CACHED_BYTES: Final = 64 * 1024 * 1024
 """Of messages read ahead; more are read when they are due."""
+_MAX_READ_AHEAD: Final = 100_000
+"""Messages looked for at once; more are read when they are due."""
+_BATCH_COST: Final = 20
+"""What a batch costs, in messages."""
 _RECORD_BYTES: Final = 400
 """What a record costs beside its bytes, roughly."""
 RETRY_MS: Final = 1000
@@ -150,7 +155,13 @@ class Courier:
         until_ms = now_ms + AHEAD_MS
         soon = self._index.wheel.due_between(min(self._read_until_ms, until_ms), until_ms)
         self._read_until_ms = self._intake.keep_until_ms = until_ms
-        wanted = [each for _, each in soon if each not in self._cache]
+        wanted: list[int] = []
+        for number, some in enumerate(soon):
+            wanted += [each for each in some if each not in self._cache]
+            if len(wanted) >= _MAX_READ_AHEAD:
+                break
+            if number % 16 == 0:
+                await asyncio.sleep(0)
         for start in range(0, len(wanted), ROUND):
             if self._cached_bytes >= _MAX_CACHED_BYTES:
                 return
@@ -178,7 +189,13 @@ class Courier:
 
     async def deliver(self, now_ms: int) -> int:
         """Hand over what is due; returns how many messages went."""
-        self._due.extend(self._index.advance(now_ms, self._book.is_pending))
+        drawn = 0
+        for some in self._index.advance(now_ms, self._book.is_pending):
+            self._due.extend(some)
+            drawn += len(some) or AT_ONCE
+            if drawn >= AT_ONCE:
+                drawn = 0
+                await asyncio.sleep(0)
         self._settle()
         delivered = 0
         while self._due:
@@ -228,7 +245,15 @@ class Courier:
             ProducerGiven(self._required_handover().producer_id), *deltas
         )
         await self._ledger.committed(end_offset)
-        return sum(self._append(*batch) for batch in batches)
+        delivered = appended = 0
+        for batch in batches:
+            self._ledger.check()
+            delivered += self._append(*batch)
+            appended += len(batch[-1]) + _BATCH_COST
+            if appended >= BATCH_RECORDS:
+                appended = 0
+                await asyncio.sleep(0)
+        return delivered
 
     def _sort(
         self,

@@ -16,10 +16,10 @@ from array import array
 from typing import TYPE_CHECKING, Final
 
 from goqueue.delays.slots import SLOT_MS, slot_of
-from goqueue.delays.wheel import Wheel
+from goqueue.delays.wheel import AT_ONCE, Wheel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 STEP_MS: Final = SLOT_MS // 64
 """How much is moved into the wheel at once: as wide as a bucket of its level 2."""
@@ -70,7 +70,7 @@ class DueIndex:
 
     def known_dues(self) -> list[int]:
         """When messages are due, of those that are in no slot file further away."""
-        found = [due_ms for _, due_ms in self.wheel]
+        found = self.wheel.dues()
         for entries in self._steps.values():
             found += entries[::2]
         end_ms = self.next_slot * SLOT_MS
@@ -104,23 +104,32 @@ class DueIndex:
 
     # --- Time ------------------------------------------------------------------------------------
 
-    def advance(self, now_ms: int, is_pending: Callable[[int], bool]) -> list[int]:
-        """The ids that are due, in the order in which they fell due."""
+    def advance(self, now_ms: int, is_pending: Callable[[int], bool]) -> Iterator[list[int]]:
+        """The ids that are due, in the order in which they fell due.
+
+        Some at a time, perhaps none; all must be drawn.
+        """
         while self._wheel_step < now_ms // STEP_MS + 2:
             if not self._steps:
                 self._wheel_step = now_ms // STEP_MS + 2
                 break
-            entries = self._steps.pop(self._wheel_step, None)
+            entries = self._steps.pop(self._wheel_step, array("q"))
             self._wheel_step += 1
-            if entries is not None:
-                self.take_over(entries, is_pending)
-        return self.wheel.advance(now_ms)
+            for at in range(0, len(entries), 2 * AT_ONCE):
+                self.take_over(entries[at : at + 2 * AT_ONCE], is_pending)
+                yield []
+        yield from self.wheel.advance(now_ms)
 
-    def turn_back(self, now_ms: int) -> None:
-        """The clock was set back: what would be early by the new time waits for it again."""
+    def turn_back(self, now_ms: int) -> Iterator[None]:
+        """The clock was set back: what would be early by the new time waits for it again.
+
+        Done some at a time; all must be drawn.
+        """
         timers, self.wheel = self.wheel, Wheel(now_ms)
-        for delayed_id, due_ms in timers:
+        for number, (delayed_id, due_ms) in enumerate(timers, 1):
             self.wheel.schedule(delayed_id, due_ms)
+            if number % AT_ONCE == 0:
+                yield
 
     def next_due_hint(self) -> int:
         """The moment before which nothing need be done."""

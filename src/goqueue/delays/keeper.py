@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from goqueue.delays.due_index import LOAD_AHEAD_MS
 from goqueue.delays.slots import by_slot, slot_of
 from goqueue.delays.timeline import Timeline, timeline
+from goqueue.delays.wheel import AT_ONCE
 from goqueue.model.errors import StorageError
 from goqueue.runtime.tasks import in_thread
 from goqueue.storage.snapshot import KEPT
@@ -34,8 +35,6 @@ MESSAGES_BETWEEN: Final = 100_000
 """New messages after which a snapshot spares the next start their reading."""
 MS_BETWEEN: Final = 60_000
 """Between snapshots while new messages come."""
-_AT_ONCE: Final = 5000
-"""Messages of a slot that are taken into memory before other work has its turn."""
 
 
 class DelayKeeper:
@@ -81,8 +80,8 @@ class DelayKeeper:
 
     async def _take_over(self, entries: array[int], slots: range | None = None) -> None:
         """Have in memory what is due in these slots, some of it at a time."""
-        for at in range(0, len(entries), 2 * _AT_ONCE):
-            some = entries[at : at + 2 * _AT_ONCE]
+        for at in range(0, len(entries), 2 * AT_ONCE):
+            some = entries[at : at + 2 * AT_ONCE]
             if slots is not None:
                 found = (portion for slot, portion in by_slot(some).items() if slot in slots)
                 some = sum(found, array("q"))

@@ -253,7 +253,8 @@ class DelayShard:
         now_ms = self._clock.now_ms()
         if now_ms < parts.index.wheel.now_ms - TICK_MS:
             logger.warning("the clock was set back: delayed messages wait for the new time")
-            parts.index.turn_back(now_ms)
+            for _ in parts.index.turn_back(now_ms):
+                await asyncio.sleep(0)
         if parts.index.wanted_slot(now_ms) is not None:
             await parts.keeper.load_slots(now_ms)
         await self._ensure_handover(parts)

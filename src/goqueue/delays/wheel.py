@@ -14,13 +14,18 @@ wheel has none, and is told the time. A timer is never early, and at most one ti
 
 A bucket is a plain array of ids; which of them still count is known by the one dictionary from id
 to due time. A timer that was taken away or moved leaves its id behind in the bucket, where it is
-passed over when its time comes. When more is left behind than counts, the buckets are made anew.
+passed over when its time comes.
+
+Many timers may be due at once. So whatever goes through buckets does it some ids at a time, and
+whoever draws them lets others have their turn in between.
 """
 
 from __future__ import annotations
 
+import heapq
 from array import array
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.model.errors import DelayError, InvariantError
@@ -39,8 +44,8 @@ SPAN_MS: Final = (SIZES[3] << SHIFTS[3]) * TICK_MS
 _LEVELS: Final = tuple(zip(SHIFTS, SIZES, strict=True))
 _REACHES: Final = tuple(size << shift for shift, size in _LEVELS)
 """How many ticks ahead each level can hold."""
-_SPARE: Final = 1024
-"""Ids left behind that are never worth making the buckets anew."""
+AT_ONCE: Final = 5000
+"""Ids that are looked at before whoever draws them may let others have a turn."""
 
 
 class WheelStats(NamedTuple):
@@ -70,13 +75,18 @@ class _Level:
         self.buckets[slot].append(timer_id)
         self.occupied |= 1 << slot
 
-    def take(self, tick: int) -> array[int]:
-        """Empty the bucket that holds `tick`."""
-        slot = (tick >> self.shift) % len(self.buckets)
-        bucket = self.buckets[slot]
-        self.buckets[slot] = array("q")
-        self.occupied &= ~(1 << slot)
-        return bucket
+    def bucket(self, tick: int) -> array[int]:
+        """The bucket that holds `tick`."""
+        return self.buckets[(tick >> self.shift) % len(self.buckets)]
+
+    def take(self, tick: int, count: int) -> array[int]:
+        """Take so many ids out of the bucket that holds `tick`, the last ones first."""
+        bucket = self.bucket(tick)
+        taken = bucket[-count:]
+        del bucket[-count:]
+        if not bucket:
+            self.occupied &= ~(1 << (tick >> self.shift) % len(self.buckets))
+        return taken
 
     def next_tick(self, tick: int) -> int | None:
         """The first tick after this one whose bucket has to be looked at."""
@@ -99,9 +109,9 @@ class Wheel:
         self._tick = now_ms // TICK_MS
         """Every bucket up to this tick has been looked at."""
         self._due_ms: dict[int, int] = {}
-        self._levels = _empty_levels()
-        self._entries = 0
-        """Ids in all buckets; at least as many as there are timers."""
+        self._levels = tuple(
+            _Level(shift, [array("q") for _ in range(size)]) for shift, size in _LEVELS
+        )
         self._scheduled = self._cancelled = self._fired = self._cascades = 0
 
     def __len__(self) -> int:
@@ -124,10 +134,7 @@ class Wheel:
             raise DelayError(f"a timer cannot be due at {due_ms} ms")
         self._due_ms[timer_id] = due_ms
         self._scheduled += 1
-        self._place(timer_id, max(-(-due_ms // TICK_MS), self._tick + 1))
-        self._entries += 1
-        if self._entries > 2 * len(self._due_ms) + _SPARE:
-            self._make_anew()
+        self._place(timer_id, max(-(-due_ms // TICK_MS), self._tick + 1), self._tick)
 
     def cancel(self, timer_id: int) -> bool:
         """Take a timer away; whether there was one."""
@@ -136,26 +143,23 @@ class Wheel:
         self._cancelled += 1
         return True
 
-    def get(self, timer_id: int) -> int | None:
-        """When a timer is due."""
-        return self._due_ms.get(timer_id)
-
     # --- Time ------------------------------------------------------------------------------------
 
-    def advance(self, now_ms: int) -> list[int]:
+    def advance(self, now_ms: int) -> Iterator[list[int]]:
         """Move on to `now_ms`; the ids that are due, in the order in which they fell due.
 
-        Time that goes back is time that stands still.
+        Some at a time, perhaps none; all must be drawn. Time that goes back is time that stands
+        still.
         """
         target = now_ms // TICK_MS
-        fired: list[int] = []
         while (tick := self._next_tick()) is not None and tick <= target:
+            self._tick = tick - 1
+            while self._cascade(tick):
+                yield []
+            if self._levels[0].bucket(tick):
+                yield from self._fire(tick)
             self._tick = tick
-            self._cascade(tick)
-            fired += self._fire(tick)
         self._tick = max(self._tick, target)
-        self._fired += len(fired)
-        return fired
 
     def next_due_hint(self) -> int | None:
         """The moment before which `advance` need not be called; None when nothing is set.
@@ -167,30 +171,30 @@ class Wheel:
         tick = self._next_tick()
         return None if tick is None else tick * TICK_MS
 
-    def due_between(self, after_ms: int, until_ms: int) -> list[tuple[int, int]]:
-        """Due time and id of the timers due after one moment and not after another, in order."""
-        found: set[tuple[int, int]] = set()
+    def due_between(self, after_ms: int, until_ms: int) -> Iterator[list[int]]:
+        """The timers due after one moment and not after another, in no order, some at a time."""
         last = -(-until_ms // TICK_MS)
         for level in self._levels:
             tick = level.next_tick(self._tick)
             while tick is not None and tick <= last:
-                slot = (tick >> level.shift) % len(level.buckets)
-                for timer_id in level.buckets[slot]:
-                    due_ms = self._due_ms.get(timer_id)
-                    if due_ms is not None and after_ms < due_ms <= until_ms:
-                        found.add((due_ms, timer_id))
+                bucket = level.bucket(tick)
+                for at in range(0, len(bucket), AT_ONCE):
+                    yield [
+                        timer_id
+                        for timer_id in bucket[at : at + AT_ONCE]
+                        if after_ms < self._due_ms.get(timer_id, after_ms) <= until_ms
+                    ]
                 following = level.next_tick(tick)
                 around = self._tick + (len(level.buckets) << level.shift)
                 tick = following if following is not None and following <= around else None
-        return sorted(found)
 
     def _next_tick(self) -> int | None:
         ticks = (level.next_tick(self._tick) for level in self._levels)
         return min((tick for tick in ticks if tick is not None), default=None)
 
-    def _place(self, timer_id: int, tick: int) -> None:
+    def _place(self, timer_id: int, tick: int, now: int) -> None:
         """Put an id into the bucket of a tick that has not been looked at yet."""
-        ahead = tick - self._tick
+        ahead = tick - now
         if ahead < _REACHES[0]:
             self._levels[0].put(tick, timer_id)
         elif ahead < _REACHES[1]:
@@ -198,46 +202,53 @@ class Wheel:
         elif ahead < _REACHES[2]:
             self._levels[2].put(tick, timer_id)
         else:
-            furthest = self._tick + _REACHES[3] - (1 << SHIFTS[3])
+            furthest = now + _REACHES[3] - (1 << SHIFTS[3])
             self._levels[3].put(min(tick, furthest), timer_id)
 
-    def _cascade(self, tick: int) -> None:
-        """Put the timers of wide buckets that begin now where they belong; the widest first."""
+    def _cascade(self, tick: int) -> bool:
+        """Put some timers of wide buckets that begin now where they belong; whether there were any.
+
+        The widest first.
+        """
         for level in reversed(self._levels[1:]):
-            if tick & ((1 << level.shift) - 1):
+            if tick & ((1 << level.shift) - 1) or not level.bucket(tick):
                 continue
-            bucket = level.take(tick)
-            self._cascades += bool(bucket)
+            for timer_id in level.take(tick, AT_ONCE):
+                due_ms = self._due_ms.get(timer_id)
+                if due_ms is not None:
+                    self._place(timer_id, max(-(-due_ms // TICK_MS), tick), tick)
+            self._cascades += not level.bucket(tick)
+            return True
+        return False
+
+    def _fire(self, tick: int) -> Iterator[list[int]]:
+        """The timers of a tick in their order; all are looked at before the first is drawn."""
+        level, runs = self._levels[0], []
+        while bucket := level.take(tick, AT_ONCE):
+            due = []
             for timer_id in bucket:
                 due_ms = self._due_ms.get(timer_id)
-                if due_ms is None:
-                    self._entries -= 1
-                else:
-                    self._place(timer_id, max(-(-due_ms // TICK_MS), tick))
-
-    def _fire(self, tick: int) -> list[int]:
-        due = []
-        for timer_id in self._levels[0].take(tick):
-            self._entries -= 1
-            due_ms = self._due_ms.get(timer_id)
-            if due_ms is not None and due_ms <= tick * TICK_MS:
-                due.append((due_ms, timer_id))
-                del self._due_ms[timer_id]
-        due.sort()
-        return [timer_id for _, timer_id in due]
-
-    def _make_anew(self) -> None:
-        """Leave behind what was left behind."""
-        self._levels = _empty_levels()
-        for timer_id, due_ms in self._due_ms.items():
-            self._place(timer_id, max(-(-due_ms // TICK_MS), self._tick + 1))
-        self._entries = len(self._due_ms)
+                if due_ms is not None and due_ms <= tick * TICK_MS:
+                    due.append((due_ms, timer_id))
+                    del self._due_ms[timer_id]
+            due.sort()
+            runs.append(due)
+            if level.bucket(tick):
+                yield []
+        in_order = iter(runs[0]) if len(runs) == 1 else heapq.merge(*runs)
+        while fired := [timer_id for _, timer_id in islice(in_order, AT_ONCE)]:
+            self._fired += len(fired)
+            yield fired
 
     # --- Looking ---------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Every timer: its id, and when it is due."""
         return iter(self._due_ms.items())
+
+    def dues(self) -> list[int]:
+        """When each timer is due."""
+        return list(self._due_ms.values())
 
     @property
     def stats(self) -> WheelStats:
@@ -266,9 +277,3 @@ class Wheel:
             due_tick = max(-(-due_ms // TICK_MS), self._tick + 1)
             if timer_id not in places or places[timer_id] > due_tick:
                 raise InvariantError(f"timer {timer_id}, due at {due_ms}, is in no bucket in time")
-        if self._entries != sum(level.count() for level in self._levels):
-            raise InvariantError(f"{self._entries} ids counted, and others are there")
-
-
-def _empty_levels() -> tuple[_Level, ...]:
-    return tuple(_Level(shift, [array("q") for _ in range(size)]) for shift, size in _LEVELS)

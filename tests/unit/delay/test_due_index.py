@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import chain
 
 import pytest
 from hypothesis import settings
@@ -79,7 +80,7 @@ class IndexAndTwin(RuleBasedStateMachine):
             lately = by_slot(self.index.unsaved).get(slot, array("q"))
             self.index.take_over(lately, self.is_pending)
             self.index.take_over(self.files.get(slot, array("q")), self.is_pending)
-        for delayed_id in self.index.advance(self.now_ms, self.is_pending):
+        for delayed_id in chain.from_iterable(self.index.advance(self.now_ms, self.is_pending)):
             due_ms = self.due.pop(delayed_id, None)
             if due_ms is not None:
                 assert due_ms <= self.now_ms
@@ -89,7 +90,7 @@ class IndexAndTwin(RuleBasedStateMachine):
     @rule(step_ms=st.integers(1, SLOT_MS))
     def set_back(self, step_ms):
         self.now_ms -= step_ms
-        self.index.turn_back(self.now_ms)
+        list(self.index.turn_back(self.now_ms))
 
     @invariant()
     def nothing_is_late_or_forgotten(self):
