@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from goqueue.delays.deltas import Ended, Intent, ProducerGiven, Released, Settled
 from goqueue.delays.entries import DelayedState, as_delivered, decode_waiting
+from goqueue.delays.record_cache import RecordCache, size_of
 from goqueue.delays.wheel import AT_ONCE
 from goqueue.model.errors import (
     DelayError,
@@ -25,7 +25,6 @@ from goqueue.model.errors import (
     TopicError,
 )
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -54,14 +53,10 @@ BATCH_BYTES: Final = 512 * 1024
 """Of what is appended to a partition at once; a single message may be larger."""
 AHEAD_MS: Final = 2500
 """So long before they are due, messages are read."""
-_MAX_CACHED_BYTES: Final = 64 * 1024 * 1024
-"""Of messages read ahead; more are read when they are due."""
 _MAX_READ_AHEAD: Final = 100_000
 """Messages looked for at once; more are read when they are due."""
 _BATCH_COST: Final = 20
 """What a batch costs, in messages."""
-_RECORD_BYTES: Final = 400
-"""What a record costs beside its bytes, roughly."""
 RETRY_MS: Final = 1000
 """Before another attempt at a partition that took nothing."""
 
@@ -107,14 +102,13 @@ class Courier:
         on_fired: OnFired,
     ) -> None:
         """Tell `on_fired` what was handed over."""
-        self._store = store
         self._ledger = ledger
         self._index = index
         self._intake = intake
-        intake.keep = self.keep
+        self.cache = RecordCache(store, executor)
+        intake.keep = self.cache.keep
         self._topics = topics
         self._partitions = partitions
-        self._executor = executor
         self._clock = clock
         self._on_fired = on_fired
         self.handover: Handover | None = None
@@ -125,8 +119,6 @@ class Courier:
         """What was not appended; its messages wait again once that is stored."""
         self._gone: list[int] = []
         """Intents that nobody need care for: their topics are deleted."""
-        self._cache: dict[int, Record] = {}
-        self._cached_bytes = 0
         self._read_until_ms = 0
 
     @property
@@ -140,16 +132,6 @@ class Courier:
 
     # --- Reading ahead ---------------------------------------------------------------------------
 
-    def keep(self, delayed_id: int, record: Record) -> None:
-        """Hold on to a message that has just been stored and is due before the next reading."""
-        if self._cached_bytes < _MAX_CACHED_BYTES:
-            self._cache[delayed_id] = record
-            self._cached_bytes += _size(record)
-
-    def forget(self, delayed_id: int) -> None:
-        """A message need not be delivered."""
-        self._uncache(delayed_id)
-
     async def read_ahead(self, now_ms: int) -> None:
         """Have at hand what falls due soon."""
         until_ms = now_ms + AHEAD_MS
@@ -157,33 +139,12 @@ class Courier:
         self._read_until_ms = self._intake.keep_until_ms = until_ms
         wanted: list[int] = []
         for number, some in enumerate(soon):
-            wanted += [each for each in some if each not in self._cache]
+            wanted += [each for each in some if each not in self.cache]
             if len(wanted) >= _MAX_READ_AHEAD:
                 break
             if number % 16 == 0:
                 await asyncio.sleep(0)
-        for start in range(0, len(wanted), ROUND):
-            if self._cached_bytes >= _MAX_CACHED_BYTES:
-                return
-            portion = wanted[start : start + ROUND]
-            records = await in_thread(self._executor, partial(self._store.read, portion))
-            for delayed_id, record in records.items():
-                if delayed_id not in self._cache and self._book.is_pending(delayed_id):
-                    self._cache[delayed_id] = record
-                    self._cached_bytes += _size(record)
-
-    def _uncache(self, delayed_id: int) -> Record | None:
-        record = self._cache.pop(delayed_id, None)
-        if record is not None:
-            self._cached_bytes -= _size(record)
-        return record
-
-    async def _records(self, ids: list[int]) -> dict[int, Record]:
-        found = {each: record for each in ids if (record := self._uncache(each)) is not None}
-        missing = [each for each in ids if each not in found]
-        if missing:
-            found |= await in_thread(self._executor, partial(self._store.read, missing))
-        return found
+        await self.cache.read_ahead(wanted, self._book.is_pending)
 
     # --- Handing over ----------------------------------------------------------------------------
 
@@ -211,7 +172,7 @@ class Courier:
         return delivered
 
     async def _deliver(self, ids: list[int]) -> int:
-        records = await self._records(ids)
+        records = await self.cache.take(ids)
         # From here to the stored intention nothing is awaited: what is cancelled by now does not
         # go, and what goes cannot be cancelled any more.
         now_ms = self._clock.now_ms()
@@ -411,9 +372,5 @@ def _batches(messages: list[Due]) -> list[list[Due]]:
             batches.append([])
             size = 0
         batches[-1].append(each)
-        size += _size(each.record)
+        size += size_of(each.record)
     return batches
-
-
-def _size(record: Record) -> int:
-    return len(record.value or b"") + len(record.key or b"") + _RECORD_BYTES

@@ -200,7 +200,7 @@ class Delays:
         ended = Ended(message.topic_id.bytes, DelayedState.CANCELLED, (delayed_id,))
         end_offset = parts.ledger.change(ended)
         parts.index.cancel(delayed_id)
-        parts.courier.forget(delayed_id)
+        parts.courier.cache.pop(delayed_id)
         await parts.ledger.committed(end_offset)
         topic = self._services.topics.catalogue.by_name.get(topic_name)
         if self._services.delay_traces.is_on and topic is not None:
