@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from goqueue.access.keys import ScramKeys, keys_from_password, password_matches
-from goqueue.access.mechanisms import SCRAM_HASHES, Mechanism
+from goqueue.access.keys import (
+    SCRAM_HASHES,
+    Mechanism,
+    ScramKeys,
+    keys_from_password,
+    password_matches,
+)
 from goqueue.model.errors import CorruptCredentialError, UnacceptableCredentialError
 from goqueue.model.limits import MAX_USER_NAME_BYTES, MIN_SCRAM_ITERATIONS
 

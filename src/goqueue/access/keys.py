@@ -10,11 +10,24 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
-from goqueue.access.mechanisms import SCRAM_HASHES, Mechanism
 from goqueue.model.errors import UnacceptableCredentialError
 from goqueue.model.limits import MIN_SCRAM_ITERATIONS
+
+
+class Mechanism(StrEnum):
+    """How a client says who it is."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+
+
+SCRAM_HASHES: Final = {Mechanism.SCRAM_SHA_256: "sha256", Mechanism.SCRAM_SHA_512: "sha512"}
+"""The SCRAM mechanisms, each with its hash: those that a user has stored keys for."""
+
 
 _MAX_ITERATIONS: Final = 16384
 """More are refused, as in Kafka: the client pays for them at every connection."""

@@ -6,7 +6,7 @@ import secrets
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from goqueue.access.mechanisms import Mechanism
+from goqueue.access.keys import Mechanism
 from goqueue.access.scram import ScramLogin, ScramState
 from goqueue.model.errors import AuthenticationFailedError
 from goqueue.model.limits import MAX_SASL_MESSAGE_BYTES
@@ -26,7 +26,7 @@ class PlainLogin(NamedTuple):
 
 
 def parse_plain(message: bytes) -> PlainLogin:
-    """The name and the password.
+    """The name and the password in the one message of PLAIN (RFC 4616).
 
     Raises:
         AuthenticationFailedError: it is no such message, or asks to act as somebody else.

@@ -19,14 +19,13 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.access.mechanisms import SCRAM_HASHES, Mechanism
+from goqueue.access.keys import SCRAM_HASHES, Mechanism, ScramKeys
 from goqueue.model.errors import AuthenticationFailedError
 from goqueue.model.limits import MAX_SASL_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from goqueue.access.keys import ScramKeys
 
 _NONCE: Final = r"[\x21-\x2b\x2d-\x7e]+"
 _EXTENSIONS: Final = r"(?:,[A-Za-z]=[^\0,]+)*"

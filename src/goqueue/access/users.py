@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from concurrent.futures import Executor
 
-    from goqueue.access.keys import ScramKeys
-    from goqueue.access.mechanisms import Mechanism
+    from goqueue.access.keys import Mechanism, ScramKeys
 
 logger = logging.getLogger(__name__)
 

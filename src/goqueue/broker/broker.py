@@ -185,7 +185,7 @@ class Broker:
             partition_count=settings.transactions_partitions,
         )
         self.publisher.verify_transaction = self.transactions.verify_batch
-        self.schemas = Schemas(self)
+        self.schemas = Schemas(self.state_logs, self.topic_changes, self.damage, self.executor)
         self.validator = SchemaValidator(self.schemas, self.opener, self.clock, self.metrics)
         self.publisher.check_schemas = self.validator.check
         self.publisher.steady_ms = self.clock_guard.steady_ms

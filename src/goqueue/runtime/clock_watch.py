@@ -24,8 +24,6 @@ class ClockJump(NamedTuple):
 
     jumped_ms: int
     """How far it is from where it should be; negative when it was set back."""
-    noticed_ms: int
-    """The time that it told when that was noticed."""
 
     def __str__(self) -> str:
         direction = "forward" if self.jumped_ms > 0 else "back"
@@ -63,7 +61,7 @@ class ClockWatch:
         if abs(jumped_ms) <= JUMP_MS:
             self.jump = None
         elif self.jump is None or abs(jumped_ms - self.jump.jumped_ms) > STEP_MS:
-            self.jump = ClockJump(jumped_ms, self._clock.now_ms())
+            self.jump = ClockJump(jumped_ms)
         return self.jump
 
     def was_set(self) -> bool:

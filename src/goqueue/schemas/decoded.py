@@ -12,6 +12,13 @@ class DecodeFault(Exception):  # noqa: N818 - it never leaves this product
     """A message is none of the schema that it names."""
 
 
+class MisfitAt(Exception):  # noqa: N818 - it never leaves this package
+    """Something is wrong at a place within a message."""
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(f"{path or '/'}: {what}")
+
+
 def json_of(value: Any) -> str:
     """Any decoded value as JSON text.
 

@@ -4,6 +4,8 @@ A broker asks a process of its own (`broker.schema_process`), since the librarie
 for ever or to crash. Tests and tools ask `LocalEngine`.
 """
 
+# ruff: noqa: D102 - `Engine` says what the methods do
+
 from __future__ import annotations
 
 import hashlib
@@ -90,12 +92,10 @@ class LocalEngine:
         self._kept: OrderedDict[bytes, _Understood] = OrderedDict()
 
     def texts(self, whole: WholeSchema) -> Texts:
-        """The forms that a schema is stored in."""
         parsed = self._understood(whole).parsed
         return Texts(parsed.canonical, parsed.normalised)
 
     def differences(self, old: WholeSchema, new: WholeSchema, level: Level) -> list[str]:
-        """Why a new schema is not compatible with an old one; nothing where it is."""
         before, after = self._understood(old).parsed, self._understood(new).parsed
         said = []
         try:
@@ -108,15 +108,12 @@ class LocalEngine:
         return said
 
     def formatted(self, whole: WholeSchema, form: str) -> str:
-        """The text in a form that clients may ask for."""
         return self._understood(whole).parsed.formatted(form)
 
     def decoded(self, whole: WholeSchema, message: Message) -> str:
-        """A message as JSON."""
         return self._understood(whole).parsed.decoded(*message)
 
     def check(self, whole: WholeSchema, messages: Sequence[Message]) -> list[str | None]:
-        """Of each message what is wrong with it and where; None where it fits."""
         check = self._understood(whole).validator.check
         return [check(payload, indexes) for payload, indexes in messages]
 

@@ -104,16 +104,16 @@ class Dependency(NamedTuple):
 class Validator(Protocol):
     """Checks encoded messages against one schema."""
 
-    def check(self, payload: bytes | memoryview, indexes: Sequence[int] = (0,)) -> str | None:
+    def check(self, payload: bytes | memoryview, indexes: Sequence[int] = (0,), /) -> str | None:
         """What is wrong with a message and where; None when it fits.
 
         `indexes` choose the message type of a Protobuf schema.
         """
 
-    def field_names(self, indexes: Sequence[int] = (0,)) -> tuple[str, ...]:
+    def field_names(self, indexes: Sequence[int] = (0,), /) -> tuple[str, ...]:
         """The fields on the highest level; none where there is no such thing."""
 
-    def present(self, payload: bytes | memoryview, indexes: Sequence[int] = (0,)) -> list[str]:
+    def present(self, payload: bytes | memoryview, indexes: Sequence[int] = (0,), /) -> list[str]:
         """Which of them say something in a message that fits."""
 
 
@@ -137,8 +137,8 @@ class Parsed(Protocol):
     def validator(self) -> Validator:
         """A check for encoded messages; expensive to make, cheap to use."""
 
-    def decoded(self, payload: bytes, indexes: Sequence[int] = (0,)) -> str:
+    def decoded(self, payload: bytes, indexes: Sequence[int] = (0,), /) -> str:
         """A message as JSON text, for people to read. Raises `DecodeFault`."""
 
-    def formatted(self, form: str) -> str:
+    def formatted(self, form: str, /) -> str:
         """The text in another form of the same, as clients may ask for; or as it is."""

@@ -4,6 +4,8 @@ Two processes at most, started when they are needed: one for the registry, one f
 whoever registers schemas does not hold up those who publish.
 """
 
+# ruff: noqa: D102 - `Engine` says what the methods do
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
@@ -52,21 +54,17 @@ class SchemaProcess:
         self._process.close()
 
     def texts(self, whole: WholeSchema) -> Texts:
-        """The forms that a schema is stored in."""
         formats.check_text(whole.schema)
         return engine_wire.texts_of(self._ask("texts", [whole]))
 
     def differences(self, old: WholeSchema, new: WholeSchema, level: Level) -> list[str]:
-        """Why a new schema is not compatible with an old one; nothing where it is."""
         found: list[str] = self._ask("differences", [old, new], form=level.value).result
         return found
 
     def formatted(self, whole: WholeSchema, form: str) -> str:
-        """The text in a form that clients may ask for."""
         return str(self._ask("formatted", [whole], form=form).result)
 
     def decoded(self, whole: WholeSchema, message: Message) -> str:
-        """A message as JSON."""
         return str(self._ask("decoded", [whole], messages=[message]).result)
 
     def check(self, whole: WholeSchema, messages: Sequence[Message]) -> list[str | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from goqueue.model.errors import (
     CompatibilityNotConfiguredError,
@@ -33,6 +33,8 @@ from goqueue.schemas.state import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_T = TypeVar("_T")
 
 
 def delete_subject(registry: Registry, subject: str, *, permanent: bool) -> Decided[list[int]]:
@@ -66,9 +68,9 @@ def delete_subject(registry: Registry, subject: str, *, permanent: bool) -> Deci
     _check_unreferenced(registry, subject, living, even_by_deleted=False)
     entries = [version_entry(subject, each._replace(is_deleted=True)) for each in living]
     if subject in state.levels:
-        entries.append(level_entry(subject, None))
+        entries.append(tombstone("level", subject))
     if subject in state.modes:
-        entries.append(mode_entry(subject, None))
+        entries.append(tombstone("mode", subject))
     return Decided(entries, [each.number for each in living])
 
 
@@ -170,12 +172,7 @@ def clear_level(registry: Registry, subject: str | None) -> Decided[Level]:
     """
     state, owner = _owned(registry, subject)
     _check_changeable(registry, subject)
-    level = state.levels.get(owner)
-    if level is None:
-        if owner is not None:
-            raise SubjectNotFoundError(f"Subject '{subject}' not found.")
-        return Decided([], Level.BACKWARD)
-    return Decided([level_entry(state.owner(owner), None)], level)
+    return _cleared("level", state.levels, state, owner, Level.BACKWARD)
 
 
 def own_level(registry: Registry, subject: str) -> Level:
@@ -217,12 +214,7 @@ def clear_mode(registry: Registry, subject: str | None) -> Decided[Mode]:
         SubjectNotFoundError: the subject has none of its own.
     """
     state, owner = _owned(registry, subject)
-    mode = state.modes.get(owner)
-    if mode is None:
-        if owner is not None:
-            raise SubjectNotFoundError(f"Subject '{subject}' not found.")
-        return Decided([], Mode.READWRITE)
-    return Decided([mode_entry(state.owner(owner), None)], mode)
+    return _cleared("mode", state.modes, state, owner, Mode.READWRITE)
 
 
 def own_mode(registry: Registry, subject: str) -> Mode:
@@ -238,6 +230,21 @@ def own_mode(registry: Registry, subject: str) -> Mode:
             f"Subject '{subject}' does not have subject-level mode configured"
         )
     return mode or Mode.READWRITE
+
+
+def _cleared(
+    kind: str,
+    settings: Mapping[str | None, _T],
+    state: RegistryState,
+    owner: str | None,
+    default: _T,
+) -> Decided[_T]:
+    value = settings.get(owner)
+    if value is not None:
+        return Decided([tombstone(kind, state.owner(owner))], value)
+    if owner is not None:
+        raise SubjectNotFoundError(f"Subject '{owner}' not found.")
+    return Decided([], default)
 
 
 def _owned(registry: Registry, subject: str | None) -> tuple[RegistryState, str | None]:

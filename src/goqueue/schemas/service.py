@@ -6,7 +6,7 @@ Changes come one after the other. A reader meanwhile sees the state before it.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from goqueue.model import internal_topics
 from goqueue.model.errors import RegistryUnavailableError
@@ -22,25 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from concurrent.futures import Executor
 
+    from goqueue.partitions.topic_changes import TopicChanges
     from goqueue.state.log import StateEntry
     from goqueue.state.logs import StateLogs
-    from goqueue.topics.catalogue import Topics
 
 _T = TypeVar("_T")
 
 SCHEMAS_TOPIC: Final = internal_topics.SCHEMAS
-
-
-class SchemaServices(Protocol):
-    """What the registry needs."""
-
-    state_logs: StateLogs
-    executor: Executor
-    topics: Topics
-    damage: DamageReports
-
-    async def create_internal_topic(self, name: str, partition_count: int) -> None:
-        """Make one of the broker's own topics, if it is not there."""
 
 
 class Schemas:
@@ -49,29 +37,35 @@ class Schemas:
     The topic is made with the first schema: a broker without schemas has none.
     """
 
-    def __init__(self, services: SchemaServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        state_logs: StateLogs,
+        changes: TopicChanges,
+        damage: DamageReports,
+        executor: Executor,
+    ) -> None:
+        self._state_logs = state_logs
+        self._damage = damage
+        self._executor = executor
         self._engine = SchemaProcess(REGISTRY_LIMITS)
         self.registry = Registry(self._engine)
         self._loading = self.registry
         self._shard = SerialShard(
             self,
-            partial(services.create_internal_topic, SCHEMAS_TOPIC, 1),
-            partial(services.state_logs.log, SCHEMAS_TOPIC, 0, SnapshotKind.SCHEMAS),
-            services.executor,
+            partial(changes.create_internal, SCHEMAS_TOPIC, 1),
+            partial(state_logs.log, SCHEMAS_TOPIC, 0, SnapshotKind.SCHEMAS),
+            executor,
             _unavailable,
         )
 
     async def start(self) -> None:
         """Load what is stored."""
-        await self._services.state_logs.coordinators.start(
-            Family(SCHEMAS_TOPIC, 1, self._shard.made)
-        )
+        await self._state_logs.coordinators.start(Family(SCHEMAS_TOPIC, 1, self._shard.made))
 
     async def stop(self) -> None:
         """Keep the state for the next start."""
         await self._shard.close()
-        await in_thread(self._services.executor, self._engine.close)
+        await in_thread(self._executor, self._engine.close)
 
     @property
     def snapshot_bytes(self) -> int:
@@ -93,7 +87,7 @@ class Schemas:
         """
 
         async def decided() -> Decided[_T]:
-            return await in_thread(self._services.executor, lambda: self._answer(decide))
+            return await in_thread(self._executor, lambda: self._answer(decide))
 
         return await self._shard.change(decided)
 
@@ -127,7 +121,7 @@ class Schemas:
             for each in self.registry.state.after_loss(lost_count):
                 detail = f"{each} is lost with its schema: register it again"
                 place = f"{SCHEMAS_TOPIC}-0"
-                self._services.damage.note(DamageKind.STATE, place, detail, hash(each))
+                self._damage.note(DamageKind.STATE, place, detail, hash(each))
 
 
 def _unavailable() -> RegistryUnavailableError:

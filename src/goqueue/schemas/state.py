@@ -226,14 +226,14 @@ def subject_entry(subject: str, next_version: int) -> Entry:
     return _key("subject", subject), _json({"next": next_version})
 
 
-def level_entry(subject: str | None, level: Level | None) -> Entry:
-    """A compatibility level, or that there is none any more."""
-    return _key("level", subject), None if level is None else _json(level)
+def level_entry(subject: str | None, level: Level) -> Entry:
+    """A compatibility level."""
+    return _key("level", subject), _json(level)
 
 
-def mode_entry(subject: str | None, mode: Mode | None) -> Entry:
-    """A mode, or that there is none any more."""
-    return _key("mode", subject), None if mode is None else _json(mode)
+def mode_entry(subject: str | None, mode: Mode) -> Entry:
+    """A mode."""
+    return _key("mode", subject), _json(mode)
 
 
 def ids_entry(next_id: int, context: str = DEFAULT_CONTEXT) -> Entry:

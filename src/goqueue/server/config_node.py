@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from goqueue.access.mechanisms import Mechanism
+from goqueue.access.keys import Mechanism
 from goqueue.model.limits import MAX_METRIC_SERIES, MAX_RING_SPANS
 from goqueue.partitions.upkeep import MaintenanceSettings
 from goqueue.protocols.kafka.settings import ListenerSettings, SaslSettings

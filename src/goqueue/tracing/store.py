@@ -17,8 +17,7 @@ from goqueue.runtime.tasks import in_thread
 from goqueue.tracing.context import PLACE_CHARS, offset_in
 from goqueue.tracing.events import Entry, Event
 from goqueue.tracing.feed import Feed, FileExporter, StdoutExporter
-from goqueue.tracing.file_ranges import Partition, Where
-from goqueue.tracing.files import FileLimits, Search, TraceFiles
+from goqueue.tracing.files import FileLimits, Partition, Search, TraceFiles, Where
 from goqueue.tracing.search import FoundTraces, TraceQuery, search, trace_at
 from goqueue.tracing.views import Trace, assemble
 

@@ -6,9 +6,8 @@ import logging
 import pytest
 
 from goqueue.access import users as users_module
-from goqueue.access.keys import keys_from_password
+from goqueue.access.keys import Mechanism, keys_from_password
 from goqueue.access.logins import begin_login
-from goqueue.access.mechanisms import Mechanism
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.model.errors import (
     AuthenticationFailedError,

@@ -21,7 +21,7 @@ from goqueue.server.errors import DataFolderInUseError, ListenError
 from goqueue.server.folder import LOCK_FILE, PID_FILE, DataFolder
 from goqueue.server.logs import set_up_logging
 from goqueue.server.node import Node
-from goqueue.server.start_report import recovery_lines
+from goqueue.server.process import recovery_lines
 from support.brokers import publish, read_all
 from support.server import HOST, running_node
 

@@ -13,9 +13,8 @@ from goqueue.access.credentials import (
     has_password,
     new_user,
 )
-from goqueue.access.keys import ScramKeys, keys_from_salted
+from goqueue.access.keys import SCRAM_HASHES, Mechanism, ScramKeys, keys_from_salted
 from goqueue.access.logins import parse_plain
-from goqueue.access.mechanisms import SCRAM_HASHES, Mechanism
 from goqueue.model.errors import (
     AuthenticationFailedError,
     CorruptCredentialError,

@@ -7,8 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from goqueue.access.credentials import Decoys
-from goqueue.access.keys import keys_from_password
-from goqueue.access.mechanisms import SCRAM_HASHES, Mechanism
+from goqueue.access.keys import SCRAM_HASHES, Mechanism, keys_from_password
 from goqueue.access.scram import ScramLogin, ScramState
 from goqueue.model.errors import AuthenticationFailedError
 from unit.tenancy.scram_client import ScramClient

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from goqueue.model.errors import DiskFullError
 from goqueue.runtime.disk import SystemDisk
 from goqueue.tracing.events import Entry, Event
-from goqueue.tracing.file_ranges import FileRanges, Partition, where_of
-from goqueue.tracing.files import FileLimits, Search, TraceFiles
+from goqueue.tracing.files import FileLimits, FileRanges, Partition, Search, TraceFiles, where_of
 from support.disks import FaultyDisk
 
 DAY_MS = 24 * 3600 * 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.access.mechanisms import Mechanism
+from goqueue.access.keys import Mechanism
 
 if TYPE_CHECKING:
     import ssl

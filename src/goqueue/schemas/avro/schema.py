@@ -1,5 +1,7 @@
 """Avro schemas: parsed and decoded by fastavro, resolved by the specification's rules."""
 
+# ruff: noqa: D102 - `Parsed` and `Validator` say what the methods do
+
 from __future__ import annotations
 
 import io
@@ -74,20 +76,12 @@ class AvroSchema:
         return text_of(self.node, self._foreign, sort=True)
 
     def reads(self, writer: AvroSchema) -> list[str]:
-        """Why a reader with this schema would not understand the writer."""
         return unreadable(self.node, writer.node)
 
     def validator(self) -> AvroValidator:
-        """A check for encoded messages."""
         return AvroValidator(self.node, self._decodable)
 
-    def decoded(self, payload: bytes, indexes: Sequence[int] = (0,)) -> str:
-        """A message as JSON.
-
-        Raises:
-            DecodeFault: it is none of this schema.
-        """
-        del indexes  # an Avro schema is of one type
+    def decoded(self, payload: bytes, _indexes: Sequence[int] = (0,)) -> str:
         if may_be_empty(self.node):
             raise DecodeFault("a few bytes of this schema may hold any number of items")
         stream = io.BytesIO(payload)
@@ -105,16 +99,14 @@ class AvroSchema:
 
 
 class AvroValidator:
-    """Decodes messages, and throws away what they say."""
+    """Decodes messages, and throws away what they say. An Avro schema is of one type."""
 
     def __init__(self, node: Node, decodable: Any) -> None:
         self._node = node
         self._decodable = decodable
         self._walks_first = may_be_empty(node)
 
-    def check(self, payload: bytes | memoryview, indexes: Sequence[int] = (0,)) -> str | None:
-        """What is wrong with a message and where; None when it fits."""
-        del indexes  # an Avro schema is of one type
+    def check(self, payload: bytes | memoryview, _indexes: Sequence[int] = (0,)) -> str | None:
         data = bytes(payload)
         if self._walks_first:
             return fault_in(self._node, data)
@@ -125,16 +117,14 @@ class AvroValidator:
             return fault_in(self._node, data) or f"/: does not decode: {error!r}"
         return None if stream.tell() == len(data) else fault_in(self._node, data)
 
-    def field_names(self, indexes: Sequence[int] = (0,)) -> tuple[str, ...]:
+    def field_names(self, _indexes: Sequence[int] = (0,)) -> tuple[str, ...]:
         """The fields of a record; none of any other type."""
-        del indexes  # as above
         kind = self._decodable
         fields = kind.get("fields", ()) if isinstance(kind, dict) else ()
         return tuple(str(each["name"]) for each in fields)
 
-    def present(self, payload: bytes | memoryview, indexes: Sequence[int] = (0,)) -> list[str]:
+    def present(self, payload: bytes | memoryview, _indexes: Sequence[int] = (0,)) -> list[str]:
         """The fields of a message that fits which are not null."""
-        del indexes  # as above
         found = fastavro.schemaless_reader(io.BytesIO(bytes(payload)), self._decodable, None)
         values = found if isinstance(found, dict) else {}
         return [name for name, value in values.items() if value is not None]

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from goqueue.schemas.decoded import MisfitAt
+
 if TYPE_CHECKING:
     from goqueue.schemas.avro.tree import Node
 
@@ -20,19 +22,12 @@ _VARINT_BYTES: Final = 10
 _WIDTHS: Final = {"float": 4, "double": 8, "boolean": 1, "null": 0}
 
 
-class AvroFault(Exception):  # noqa: N818 - it never leaves this package
-    """Something is wrong at a place."""
-
-    def __init__(self, path: str, what: str) -> None:
-        super().__init__(f"{path or '/'}: {what}")
-
-
 def fault_in(node: Node, data: bytes) -> str | None:
     """What is wrong with a message and where; None when it fits."""
     walk = _Walk(data)
     try:
         walk.value(node, "", 0)
-    except AvroFault as fault:
+    except MisfitAt as fault:
         return str(fault)
     left = len(data) - walk.at
     return f"/: {left} bytes follow the end of the value" if left else None
@@ -45,7 +40,7 @@ class _Walk:
 
     def value(self, node: Node, path: str, depth: int) -> None:
         if depth > _MAX_DEPTH:
-            raise AvroFault(path, f"nested deeper than {_MAX_DEPTH}")
+            raise MisfitAt(path, f"nested deeper than {_MAX_DEPTH}")
         kind = node.kind
         if kind == "record":
             for field in node.fields:
@@ -67,7 +62,7 @@ class _Walk:
     def _skip(self, count: int, path: str) -> bytes:
         taken = self._data[self.at : self.at + count]
         if len(taken) < count:
-            raise AvroFault(path, f"needs {count} bytes, and {len(taken)} are left")
+            raise MisfitAt(path, f"needs {count} bytes, and {len(taken)} are left")
         self.at += count
         return taken
 
@@ -78,23 +73,23 @@ class _Walk:
             result |= (byte & 0x7F) << (7 * number)
             if byte < 0x80:
                 return (result >> 1) ^ -(result & 1)
-        raise AvroFault(path, "a number that does not end")
+        raise MisfitAt(path, "a number that does not end")
 
     def _text(self, path: str, *, is_text: bool) -> None:
         length = self._varint(path)
         if length < 0:
-            raise AvroFault(path, f"a length of {length}")
+            raise MisfitAt(path, f"a length of {length}")
         data = self._skip(length, path)
         if is_text:
             try:
                 data.decode()
             except UnicodeDecodeError:
-                raise AvroFault(path, "a string that is not UTF-8") from None
+                raise MisfitAt(path, "a string that is not UTF-8") from None
 
     def _choice(self, path: str, count: int, what: str) -> int:
         number = self._varint(path)
         if not 0 <= number < count:
-            raise AvroFault(path, f"there is no {what} with the number {number}")
+            raise MisfitAt(path, f"there is no {what} with the number {number}")
         return number
 
     def _blocks(self, node: Node, path: str, depth: int) -> None:
@@ -110,7 +105,7 @@ class _Walk:
                 self.value(node.inner[0], f"{path}/{seen}", depth + 1)
                 seen += 1
                 if self.at == before and seen > _MAX_EMPTY_ITEMS:
-                    raise AvroFault(path, f"more than {_MAX_EMPTY_ITEMS} items without bytes")
+                    raise MisfitAt(path, f"more than {_MAX_EMPTY_ITEMS} items without bytes")
 
 
 def may_be_empty(node: Node) -> bool:

@@ -9,7 +9,7 @@ breaks it, since messages with it are not allowed any more.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import InvalidRegularExpressionError, InvalidSchemaError
 from goqueue.model.patterns import partial_match
@@ -26,7 +26,6 @@ from goqueue.schemas.json.limits import (
     mapping,
     matched,
     names_in,
-    no_limits,
     type_name,
     upper,
 )
@@ -41,22 +40,14 @@ _MAX_DIFFERENCES: Final = 50
 """That are told; a schema that has more is incompatible all the same."""
 
 
-class Shaped(Protocol):
-    """A schema, and those that it refers to."""
+def unreadable(
+    reader: Shape, writer: Shape, reader_shapes: Shapes, writer_shapes: Shapes
+) -> list[str]:
+    """Why a reader would not take what a writer's schema allows; nothing where it does.
 
-    @property
-    def shapes(self) -> Shapes:
-        """Those that it refers to."""
-
-    @property
-    def shape(self) -> Shape:
-        """Its own."""
-
-
-def unreadable(reader: Shaped, writer: Shaped) -> list[str]:
-    """Why a reader would not take what a writer's schema allows; nothing where it does."""
-    diff = _Diff(reader.shapes, writer.shapes)
-    return diff.compare(writer.shape, reader.shape, "#")[:_MAX_DIFFERENCES]
+    The shapes of each are those that it refers to.
+    """
+    return _Diff(reader_shapes, writer_shapes).compare(writer, reader, "#")[:_MAX_DIFFERENCES]
 
 
 class _Diff:
@@ -105,7 +96,8 @@ class _Diff:
             return problems + self._array(old, new, path)
         if new.kind is Kind.NOT:
             return self._not(old, new, path)
-        return problems + LIMITS.get(new.kind, no_limits)(old, new, path)
+        limits = LIMITS.get(new.kind)
+        return problems if limits is None else problems + limits(old, new, path)
 
     def _not(self, old: Shape, new: Shape, path: str) -> list[str]:
         """What must not be is compared the other way round."""

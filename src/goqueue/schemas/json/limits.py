@@ -87,12 +87,6 @@ def _condition(shape: Shape) -> str:
     return json.dumps(parts, sort_keys=True)
 
 
-def no_limits(old: Shape, new: Shape, path: str) -> list[str]:
-    """Of types that have none."""
-    del old, new, path
-    return []
-
-
 LIMITS: Final[dict[Kind, Callable[[Shape, Shape, str], list[str]]]] = {
     Kind.STRING: _pattern,
     Kind.NUMBER: _number,

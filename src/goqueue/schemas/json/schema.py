@@ -3,6 +3,8 @@
 Nothing is ever fetched: a reference leads into the schema itself, or to one that is registered.
 """
 
+# ruff: noqa: D102 - `Parsed` and `Validator` say what the methods do
+
 from __future__ import annotations
 
 import json
@@ -138,10 +140,9 @@ class JsonSchema:
 
     def reads(self, writer: JsonSchema) -> list[str]:
         """Why a reader with this schema would not take what the writer's allows."""
-        return unreadable(self, writer)
+        return unreadable(self.shape, writer.shape, self.shapes, writer.shapes)
 
     def validator(self) -> JsonValidator:
-        """A check for encoded messages."""
         properties = self._document_fields()
         return JsonValidator(self._compiled, properties)
 
@@ -149,36 +150,32 @@ class JsonSchema:
         found = self.document.get("properties") if isinstance(self.document, dict) else None
         return tuple(map(str, found)) if isinstance(found, dict) else ()
 
-    def decoded(self, payload: bytes, indexes: Sequence[int] = (0,)) -> str:
+    def decoded(self, payload: bytes, _indexes: Sequence[int] = (0,)) -> str:
         """A message as JSON: as it is, if it is JSON.
 
         Raises:
             DecodeFault: it is not.
         """
-        del indexes  # a JSON Schema is of one type
         try:
             msgspec.json.decode(payload, type=msgspec.Raw)
             return payload.decode()
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise DecodeFault(f"it is not JSON: {error}") from error
 
-    def formatted(self, form: str) -> str:
-        """The text as it is."""
-        del form  # there is only one
+    def formatted(self, _form: str) -> str:
+        """The text as it is; there is no other form."""
         return self.canonical
 
 
 class JsonValidator:
-    """Decodes messages and holds them against the schema."""
+    """Decodes messages and holds them against the schema, which is of one type."""
 
     def __init__(self, compiled: Any, properties: tuple[str, ...] = ()) -> None:
         self._compiled = compiled
         self._properties = properties
         self._is_valid = compiled.is_valid
 
-    def check(self, payload: bytes | memoryview, indexes: Sequence[int] = (0,)) -> str | None:
-        """What is wrong with a message and where; None when it fits."""
-        del indexes  # a JSON Schema is of one type
+    def check(self, payload: bytes | memoryview, _indexes: Sequence[int] = (0,)) -> str | None:
         try:
             value = _decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -195,14 +192,12 @@ class JsonValidator:
         found = islice(self._compiled.iter_errors(value), _SHOWN_ERRORS)
         return "; ".join(map(_described, found)) or "/: does not fit"
 
-    def field_names(self, indexes: Sequence[int] = (0,)) -> tuple[str, ...]:
+    def field_names(self, _indexes: Sequence[int] = (0,)) -> tuple[str, ...]:
         """The properties that the schema itself names."""
-        del indexes  # as above
         return self._properties
 
-    def present(self, payload: bytes | memoryview, indexes: Sequence[int] = (0,)) -> list[str]:
+    def present(self, payload: bytes | memoryview, _indexes: Sequence[int] = (0,)) -> list[str]:
         """The properties of a message that fits which are there and not null."""
-        del indexes  # as above
         found = _decode(payload)
         values = found if isinstance(found, dict) else {}
         return [name for name, value in values.items() if value is not None]

@@ -3,6 +3,8 @@
 Descriptor pools of the protobuf library resolve names, and its message classes decode.
 """
 
+# ruff: noqa: D102 - `Parsed` and `Validator` say what the methods do
+
 from __future__ import annotations
 
 import base64
@@ -100,19 +102,12 @@ class ProtobufSchema:
         return text_of(self._resolved, sort=True)
 
     def reads(self, writer: ProtobufSchema) -> list[str]:
-        """Why a reader with this schema would not understand the writer."""
         return proto_compat.unreadable(self.file, writer.file)
 
     def validator(self) -> ProtobufValidator:
-        """A check for encoded messages."""
         return ProtobufValidator(self.file)
 
     def decoded(self, payload: bytes, indexes: Sequence[int] = (0,)) -> str:
-        """A message as JSON.
-
-        Raises:
-            DecodeFault: it is none of this schema.
-        """
         found = ProtobufValidator(self.file).message_type(tuple(indexes))
         if found is None:
             raise DecodeFault(f"the schema has no message with the indexes {list(indexes)}")
@@ -145,7 +140,6 @@ class ProtobufValidator:
         self._holders: dict[str, tuple[str, ...]] = {}
 
     def check(self, payload: bytes | memoryview, indexes: Sequence[int] = (0,)) -> str | None:
-        """What is wrong with a message and where; None when it fits."""
         found = self.message_type(tuple(indexes))
         if found is None:
             return f"/: the schema has no message with the indexes {list(indexes)}"

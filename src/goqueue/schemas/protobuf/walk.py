@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from google.protobuf import descriptor_pb2 as pb
 
+from goqueue.schemas.decoded import MisfitAt
+
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
@@ -31,25 +33,18 @@ _MAX_DEPTH: Final = 100
 _VARINT_BYTES: Final = 10
 
 
-class _Fault(Exception):  # noqa: N818 - it never leaves this module
-    """Something is wrong at a place."""
-
-    def __init__(self, path: str, what: str) -> None:
-        super().__init__(f"{path or '/'}: {what}")
-
-
 def fault_in(message: Descriptor, data: bytes) -> str | None:
     """What is wrong with a message and where; None when nothing is."""
     try:
         _message(message, data, "", 0)
-    except _Fault as fault:
+    except MisfitAt as fault:
         return str(fault)
     return None
 
 
 def _message(message: Descriptor, data: bytes, path: str, depth: int) -> None:
     if depth > _MAX_DEPTH:
-        raise _Fault(path, f"nested deeper than {_MAX_DEPTH}")
+        raise MisfitAt(path, f"nested deeper than {_MAX_DEPTH}")
     at = 0
     seen: set[int] = set()
     while at < len(data):
@@ -57,9 +52,9 @@ def _message(message: Descriptor, data: bytes, path: str, depth: int) -> None:
         number, wire = tag >> 3, tag & 7
         field = message.fields_by_number.get(number)
         if number == 0 or wire > _FIXED32 or wire == _END:
-            raise _Fault(path, f"byte {at - 1} begins no field: these are no Protobuf bytes")
+            raise MisfitAt(path, f"byte {at - 1} begins no field: these are no Protobuf bytes")
         if field is None:
-            raise _Fault(path, f"field number {number} is not in {message.full_name}")
+            raise MisfitAt(path, f"field number {number} is not in {message.full_name}")
         seen.add(number)
         place = f"{path}/{field.name}"
         _check_wire(field, wire, place)
@@ -70,14 +65,14 @@ def _message(message: Descriptor, data: bytes, path: str, depth: int) -> None:
             _check_text(content, place)
     for field in message.fields:
         if field.is_required and field.number not in seen:
-            raise _Fault(f"{path}/{field.name}", "required, and not there")
+            raise MisfitAt(f"{path}/{field.name}", "required, and not there")
 
 
 def _check_wire(field: FieldDescriptor, wire: int, path: str) -> None:
     expected = _WIRE.get(field.type, _VARINT)
     packed = wire == _BYTES and field.is_repeated and expected in {_VARINT, _FIXED64, _FIXED32}
     if wire != expected and not packed:
-        raise _Fault(path, f"{_NAMES[wire]} where {_NAMES[expected]} belong")
+        raise MisfitAt(path, f"{_NAMES[wire]} where {_NAMES[expected]} belong")
 
 
 def _content(wire: int, data: bytes, at: int, path: str) -> tuple[bytes, int]:
@@ -91,7 +86,7 @@ def _content(wire: int, data: bytes, at: int, path: str) -> tuple[bytes, int]:
     else:
         length = 8 if wire == _FIXED64 else 4
     if at + length > len(data):
-        raise _Fault(path, f"needs {length} bytes, and {len(data) - at} are left")
+        raise MisfitAt(path, f"needs {length} bytes, and {len(data) - at} are left")
     return data[at : at + length], at + length
 
 
@@ -99,17 +94,17 @@ def _check_text(content: bytes, path: str) -> None:
     try:
         content.decode()
     except UnicodeDecodeError:
-        raise _Fault(path, "a string that is not UTF-8") from None
+        raise MisfitAt(path, "a string that is not UTF-8") from None
 
 
 def _varint(data: bytes, at: int, path: str) -> tuple[int, int]:
     result = 0
     for number in range(_VARINT_BYTES):
         if at >= len(data):
-            raise _Fault(path, "the bytes end within a number")
+            raise MisfitAt(path, "the bytes end within a number")
         byte = data[at]
         at += 1
         result |= (byte & 0x7F) << (7 * number)
         if byte < 0x80:
             return result, at
-    raise _Fault(path, "a number that does not end")
+    raise MisfitAt(path, "a number that does not end")

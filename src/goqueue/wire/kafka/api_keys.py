@@ -96,4 +96,4 @@ class ApiKey(IntEnum):
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
     COMMIT_TOGETHER = 20_001
-    """Our own: see `own_schemas`. Clients that have never heard of it leave it alone."""
+    """Our own: see `schemas`. Clients that have never heard of it leave it alone."""

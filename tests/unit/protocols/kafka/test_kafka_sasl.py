@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from kio.schema.errors import ErrorCode
 
-from goqueue.access.mechanisms import Mechanism
+from goqueue.access.keys import Mechanism
 from goqueue.protocols.kafka.access.sasl import FAILED, SaslApi
 from goqueue.protocols.kafka.connection.deadlines import CloseReason
 from goqueue.protocols.kafka.registry import api

@@ -14,19 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.access.logins import begin_login
-from goqueue.access.mechanisms import Mechanism
+from goqueue.access.keys import Mechanism
+from goqueue.access.logins import Login, begin_login
 from goqueue.model.errors import AuthenticationFailedError
-from goqueue.protocols.kafka.context import ANONYMOUS
+from goqueue.protocols.kafka.context import ANONYMOUS, RequestContext, Session
 from goqueue.protocols.kafka.registry import ApiKey, api
-from goqueue.wire.kafka.frames import Bare
+from goqueue.wire.kafka.frames import Bare, Response
 
 if TYPE_CHECKING:
-    from goqueue.access.logins import Login
     from goqueue.access.users import Users
-    from goqueue.protocols.kafka.context import RequestContext, Session
     from goqueue.protocols.kafka.settings import SaslSettings
-    from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.reading import Struct
 
 FAILED: Final = "Authentication failed: invalid credentials"

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from goqueue.access.credentials import check_user_name
-from goqueue.access.keys import keys_from_salted
-from goqueue.access.mechanisms import Mechanism
+from goqueue.access.keys import Mechanism, ScramKeys, keys_from_salted
 from goqueue.model.errors import GoQueueError, UnsupportedMechanismError
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
@@ -21,7 +20,6 @@ from goqueue.wire.kafka.api_keys import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.access.keys import ScramKeys
     from goqueue.access.users import Users
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.wire.kafka.frames import Response
