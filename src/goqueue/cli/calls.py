@@ -20,13 +20,12 @@ import typer
 from goqueue.cli import contexts
 from goqueue.cli.completion import context_names
 from goqueue.cli.errors import CliError, RefusedError, UsageError
-from goqueue.cli.output import Format, emit, fail, note
+from goqueue.cli.output import Format, Shown, emit, fail, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from goqueue.cli.api import Api
-    from goqueue.cli.output import Shown
 
 _PANEL: Final = "Global options"
 INTERRUPTED: Final = 130

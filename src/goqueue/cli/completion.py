@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer  # noqa: TC002 - Typer looks up what these functions take
 
@@ -13,7 +13,6 @@ from goqueue.cli.errors import CliError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
 _PATIENCE_S: Final = 1.0
 """Longer than this nobody waits for a Tab."""

@@ -8,9 +8,9 @@ file of the command that is called is imported: users feel start-up on every cal
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import typer
 import typer.main
@@ -18,9 +18,6 @@ from typer.core import TyperGroup
 
 from goqueue.cli import commands
 from goqueue.cli.calls import root_callback
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _FIRST: Final = ("server", "topic", "produce", "consume", "group", "queue")
 """What the help begins with; the others follow by name."""

@@ -14,6 +14,7 @@ from goqueue.client.types import (
     OffsetChange,
     Partition,
     Start,
+    Time,
     Topic,
     TransactionInfo,
 )
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from goqueue.client.channels import Channels
-    from goqueue.client.types import Time
     from goqueue.model.errors import GoQueueError
     from goqueue.model.topic_partition import TopicPartition
 

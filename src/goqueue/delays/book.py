@@ -12,6 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.delays.deltas import (
+    Delta,
     Ended,
     Intent,
     ProducerGiven,
@@ -27,7 +28,6 @@ from goqueue.model.errors import CorruptDelayStateError, InvariantError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from goqueue.delays.deltas import Delta
 
 SNAPSHOT: Final = b"s"
 """What the keys of a snapshot begin with; no change has such a key."""

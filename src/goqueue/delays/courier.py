@@ -13,8 +13,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from goqueue.delays.deltas import Ended, Intent, ProducerGiven, Released, Settled
-from goqueue.delays.entries import DelayedState, as_delivered, decode_waiting
+from goqueue.delays.deltas import Delta, Ended, Intent, ProducerGiven, Released, Settled
+from goqueue.delays.entries import DelayedState, Waiting, as_delivered, decode_waiting
 from goqueue.delays.record_cache import RecordCache, size_of
 from goqueue.delays.wheel import AT_ONCE
 from goqueue.model.errors import (
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from goqueue.delays.book import DelayBook
-    from goqueue.delays.deltas import Delta
     from goqueue.delays.due_index import DueIndex
-    from goqueue.delays.entries import Waiting
     from goqueue.delays.intake import DelayIntake
     from goqueue.delays.store import DelayLedger, DelayStore
     from goqueue.partitions.partition import Partition

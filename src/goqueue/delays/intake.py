@@ -18,7 +18,7 @@ from goqueue.delays.entries import (
 )
 from goqueue.model.errors import TooManyDelayedError
 from goqueue.publishing.delayed import TakenIn
-from goqueue.records import Record
+from goqueue.records import BatchInfo, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from goqueue.delays.due_index import DueIndex
     from goqueue.delays.store import DelayStore
     from goqueue.publishing.delivery_headers import Delayed, Later
-    from goqueue.records import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topic
 

@@ -13,7 +13,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from goqueue.delays.due_index import LOAD_AHEAD_MS
+from goqueue.delays.due_index import LOAD_AHEAD_MS, DueIndex
 from goqueue.delays.slots import by_slot, slot_of
 from goqueue.delays.timeline import Timeline, timeline
 from goqueue.delays.wheel import AT_ONCE
@@ -24,7 +24,6 @@ from goqueue.storage.snapshot import KEPT
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from goqueue.delays.due_index import DueIndex
     from goqueue.delays.slot_files import DelaySlots
     from goqueue.delays.store import DelayLedger, DelayStore
     from goqueue.runtime.clock import Clock

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from goqueue.delays.courier import Courier
+from goqueue.delays.courier import Courier, OnFired
 from goqueue.delays.deltas import encode_delta
 from goqueue.delays.due_index import DueIndex
 from goqueue.delays.intake import DelayIntake
 from goqueue.delays.keeper import DelayKeeper
 from goqueue.delays.repeats import RepeatedBatches
-from goqueue.delays.replay import Targets, recover, restore_half_done
+from goqueue.delays.replay import DelayReplay, Recovered, Targets, recover, restore_half_done
 from goqueue.delays.slot_files import DelaySlots
 from goqueue.delays.slots import SlotFiles
-from goqueue.delays.store import DelayLedger
+from goqueue.delays.store import DelayLedger, DelayStore
 from goqueue.delays.wheel import TICK_MS
 from goqueue.model.errors import StorageError
 from goqueue.publishing.handover import Handover
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.delays.book import DelayBook
-    from goqueue.delays.courier import OnFired
-    from goqueue.delays.replay import DelayReplay, Recovered
-    from goqueue.delays.store import DelayStore
     from goqueue.partitions.damage import DamageReports
     from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.producer_ids import ProducerIds

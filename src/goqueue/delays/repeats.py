@@ -13,10 +13,10 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from goqueue.delays.entries import CLASSES
+from goqueue.delays.entries import CLASSES, Waiting
 from goqueue.model.errors import DamagedRangeError
-from goqueue.publishing.delivery_headers import delayable
-from goqueue.records import decode_rows
+from goqueue.publishing.delivery_headers import Later, delayable
+from goqueue.records import BatchInfo, Record, decode_rows
 from goqueue.records.batch import walk
 from goqueue.runtime.tasks import in_thread
 
@@ -24,13 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from concurrent.futures import Executor
 
-    from goqueue.delays.entries import Waiting
     from goqueue.delays.intake import BatchKey, DelayIntake
     from goqueue.delays.store import DelayStore
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.sequences import SequencedBatch
-    from goqueue.publishing.delivery_headers import Later
-    from goqueue.records import BatchInfo, Record
     from goqueue.topics.catalogue import Topic
 
 

@@ -9,23 +9,20 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from goqueue.delays.book import SNAPSHOT, DelayBook
-from goqueue.delays.deltas import Cut, Ended, Intent, Released, decode_delta, without_lost
-from goqueue.delays.entries import CLASSES, make_id, split_id
+from goqueue.delays.deltas import Cut, Delta, Ended, Intent, Released, decode_delta, without_lost
+from goqueue.delays.entries import CLASSES, Waiting, make_id, split_id
 from goqueue.model.errors import CorruptDelayStateError
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.state.log import BEGIN, END
+from goqueue.state.log import BEGIN, END, StateEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from goqueue.delays.deltas import Delta
-    from goqueue.delays.entries import Waiting
     from goqueue.delays.intake import DelayIntake
     from goqueue.delays.repeats import RepeatedBatches
     from goqueue.delays.store import DelayStore
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
-    from goqueue.state.log import StateEntry
     from goqueue.topics.catalogue import Topics
 
 logger = logging.getLogger(__name__)

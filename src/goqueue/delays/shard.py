@@ -13,10 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from goqueue.delays.courier import AHEAD_MS
+from goqueue.delays.courier import AHEAD_MS, OnFired
 from goqueue.delays.deltas import Ended, ProducerGiven
 from goqueue.delays.entries import CLASSES, DelayedState
-from goqueue.delays.parts import open_parts
+from goqueue.delays.parts import DelayParts, DelayPartServices, open_parts
 from goqueue.delays.replay import DelayReplay
 from goqueue.delays.store import DelayStore
 from goqueue.delays.views import ids_in
@@ -31,8 +31,6 @@ from goqueue.storage.snapshot_kinds import SnapshotKind
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
-    from goqueue.delays.courier import OnFired
-    from goqueue.delays.parts import DelayParts, DelayPartServices
     from goqueue.state.log import StateEntry
 
 logger = logging.getLogger(__name__)

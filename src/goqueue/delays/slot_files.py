@@ -11,16 +11,14 @@ from array import array
 from typing import TYPE_CHECKING
 
 from goqueue.delays.entries import make_id, split_id
-from goqueue.delays.slots import by_slot, slot_of
-from goqueue.partitions.damage import DamageKind
+from goqueue.delays.slots import LoadedSlot, SlotFiles, by_slot, slot_of
+from goqueue.partitions.damage import DamageKind, DamageReports
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from goqueue.delays.book import DelayBook
-    from goqueue.delays.slots import LoadedSlot, SlotFiles
     from goqueue.delays.store import DelayStore
-    from goqueue.partitions.damage import DamageReports
 
 logger = logging.getLogger(__name__)
 

@@ -25,13 +25,12 @@ from array import array
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.delays.entries import NEAR_MS
-from goqueue.runtime.disk import replace_file
+from goqueue.runtime.disk import Disk, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from goqueue.runtime.disk import Disk
 
 SLOT_MS: Final = NEAR_MS
 """As wide as a bucket of the wheel's highest level."""

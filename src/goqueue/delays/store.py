@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
-from goqueue.delays.deltas import encode_delta
-from goqueue.delays.entries import CLASSES, decode_place, decode_waiting, make_id, split_id
+from goqueue.delays.deltas import Delta, encode_delta
+from goqueue.delays.entries import CLASSES, Waiting, decode_place, decode_waiting, make_id, split_id
 from goqueue.model.errors import BatchTooLargeError, DelayError, StorageError
 from goqueue.records import Record, decode_rows, encode
 from goqueue.records.batch import peek, walk
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from goqueue.delays.book import DelayBook
-    from goqueue.delays.deltas import Delta
-    from goqueue.delays.entries import Waiting
     from goqueue.partitions.partition import Partition
     from goqueue.state.shard import StateShard
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.delays.entries import DelayedState, decode_waiting, make_id
+from goqueue.delays.entries import DelayedState, Waiting, decode_waiting, make_id
 from goqueue.model.delivery import Priority, delivery_of
 from goqueue.model.errors import DelayError, DeliveryHeaderError, PriorityError
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from goqueue.delays.book import DelayBook, Range
-    from goqueue.delays.entries import Waiting
     from goqueue.delays.store import DelayStore
     from goqueue.delays.wheel import WheelStats
     from goqueue.records import Headers, Record

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 from goqueue.groups.classic.group import ClassicGroup
 from goqueue.groups.consumer.group import ConsumerGroup
 from goqueue.groups.describe import (
+    ClassicDescription,
+    ConsumerDescription,
+    GroupListing,
     Reading,
     describe_classic,
     describe_consumer,
@@ -14,9 +17,9 @@ from goqueue.groups.describe import (
     reading_of,
     type_of,
 )
-from goqueue.groups.effects import Effects, refusal
+from goqueue.groups.effects import Effects, Token, refusal
 from goqueue.groups.messages import NO_GENERATION, GroupOutcomes, PartitionOutcomes
-from goqueue.groups.registry import G, GroupRegistry
+from goqueue.groups.registry import G, GroupRegistry, Slot
 from goqueue.groups.streams.describe import StreamsDescription, describe_streams
 from goqueue.groups.streams.group import StreamsGroup
 from goqueue.model.errors import GroupError, GroupNotFoundError, UnstableOffsetCommitError
@@ -24,14 +27,7 @@ from goqueue.model.errors import GroupError, GroupNotFoundError, UnstableOffsetC
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from goqueue.groups.describe import (
-        ClassicDescription,
-        ConsumerDescription,
-        GroupListing,
-    )
-    from goqueue.groups.effects import Token
     from goqueue.groups.encoding import CommittedOffset
-    from goqueue.groups.registry import Slot
     from goqueue.groups.stats import GroupStats
     from goqueue.model.topic_partition import TopicPartition
 

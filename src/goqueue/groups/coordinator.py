@@ -14,9 +14,22 @@ from goqueue.groups.administration import GroupAdministration
 from goqueue.groups.classic.group import ClassicGroup
 from goqueue.groups.consumer.checks import check_heartbeat
 from goqueue.groups.consumer.group import ConsumerGroup
-from goqueue.groups.effects import Effects, refusal
+from goqueue.groups.effects import Effects, Token, refusal
 from goqueue.groups.member_memory import MemberMemory
-from goqueue.groups.messages import JOINING_EPOCH, NO_GENERATION, PartitionOutcomes
+from goqueue.groups.messages import (
+    JOINING_EPOCH,
+    NO_GENERATION,
+    CommitRequest,
+    ConsumerHeartbeat,
+    HeartbeatRequest,
+    JoinRequest,
+    LeaveRequest,
+    MemberHeartbeat,
+    OffsetToCommit,
+    PartitionOutcomes,
+    StreamsHeartbeat,
+    SyncRequest,
+)
 from goqueue.groups.migration import downgrade, hand_over, may_downgrade, upgrade
 from goqueue.groups.streams.checks import check_streams_heartbeat
 from goqueue.groups.streams.group import StreamsGroup
@@ -36,18 +49,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from goqueue.groups.describe import Group
-    from goqueue.groups.effects import Token
-    from goqueue.groups.messages import (
-        CommitRequest,
-        ConsumerHeartbeat,
-        HeartbeatRequest,
-        JoinRequest,
-        LeaveRequest,
-        MemberHeartbeat,
-        OffsetToCommit,
-        StreamsHeartbeat,
-        SyncRequest,
-    )
     from goqueue.groups.registry import Slot
     from goqueue.groups.settings import GroupSettings
     from goqueue.groups.topics import TopicCatalogue

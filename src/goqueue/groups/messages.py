@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from goqueue.groups.streams.assignor import Task
-from goqueue.model.topic_partition import TopicIdPartition
+from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from goqueue.groups.streams.configured import Status
     from goqueue.groups.streams.topology import InternalTopic, Topology
     from goqueue.model.errors import GroupError
-    from goqueue.model.topic_partition import TopicPartition
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.groups.effects import OffsetMove
+from goqueue.groups.effects import Effects, Entry, OffsetMove
 from goqueue.groups.encoding import CommittedOffset, OffsetKey, PendingOffsetKey, put, remove
 from goqueue.model.errors import InvariantError, OffsetMetadataTooLargeError
 from goqueue.model.topic_partition import TopicPartition
@@ -12,7 +12,6 @@ from goqueue.model.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from goqueue.groups.effects import Effects, Entry
     from goqueue.groups.messages import OffsetToCommit
     from goqueue.groups.settings import GroupSettings
 

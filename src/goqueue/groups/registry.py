@@ -10,20 +10,30 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from goqueue.groups.classic.group import ClassicGroup
 from goqueue.groups.classic.state import ClassicState
 from goqueue.groups.consumer.group import ConsumerGroup
-from goqueue.groups.describe import type_of
+from goqueue.groups.describe import Group, type_of
 from goqueue.groups.encoding import (
     ClassicGroupValue,
+    CommittedOffset,
     GroupKey,
+    GroupValue,
     MemberKey,
     OffsetKey,
     PendingOffsetKey,
     StreamsGroupValue,
+    StreamsMemberKey,
     TopologyKey,
+    Value,
     decode,
     remove,
 )
-from goqueue.groups.member_memory import check_ids, held_by
-from goqueue.groups.messages import JOINING_EPOCH
+from goqueue.groups.member_memory import MemberMemory, check_ids, held_by
+from goqueue.groups.messages import (
+    JOINING_EPOCH,
+    ConsumerHeartbeat,
+    JoinRequest,
+    StreamsHeartbeat,
+    SyncRequest,
+)
 from goqueue.groups.offsets import OffsetStore
 from goqueue.groups.stats import GroupStats
 from goqueue.groups.streams.group import StreamsGroup
@@ -35,16 +45,7 @@ from goqueue.model.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from goqueue.groups.describe import Group
     from goqueue.groups.effects import Effects, Entry
-    from goqueue.groups.encoding import CommittedOffset, GroupValue, StreamsMemberKey, Value
-    from goqueue.groups.member_memory import MemberMemory
-    from goqueue.groups.messages import (
-        ConsumerHeartbeat,
-        JoinRequest,
-        StreamsHeartbeat,
-        SyncRequest,
-    )
     from goqueue.groups.settings import GroupSettings
     from goqueue.groups.streams.topology import Topology
 

@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from goqueue.groups.member_memory import MemberMemory
 from goqueue.groups.messages import (
     JOINING_EPOCH,
+    CommitRequest,
+    ConsumerHeartbeat,
     ConsumerHeartbeatResult,
     Done,
     GroupOutcomes,
+    HeartbeatRequest,
+    JoinRequest,
     JoinResult,
+    LeaveRequest,
     LeaveResult,
     PartitionOutcomes,
+    StreamsHeartbeat,
     StreamsHeartbeatResult,
+    SyncRequest,
     SyncResult,
 )
 from goqueue.groups.shard import GroupShard
@@ -24,6 +31,7 @@ from goqueue.groups.topics import TopicCatalogue, TopicInfo
 from goqueue.model import internal_topics
 from goqueue.model.errors import (
     CoordinatorUnavailableError,
+    GoQueueError,
     GroupError,
     InconsistentGroupProtocolError,
     TopicError,
@@ -39,18 +47,8 @@ if TYPE_CHECKING:
 
     from goqueue.groups.coordinator import GroupCoordinator
     from goqueue.groups.effects import Effects, OffsetMove, Token
-    from goqueue.groups.messages import (
-        CommitRequest,
-        ConsumerHeartbeat,
-        HeartbeatRequest,
-        JoinRequest,
-        LeaveRequest,
-        StreamsHeartbeat,
-        SyncRequest,
-    )
     from goqueue.groups.settings import GroupSettings
     from goqueue.metrics.registry import Histogram
-    from goqueue.model.errors import GoQueueError
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.topic_changes import TopicChanges

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from uuid import uuid4
 
 from goqueue.groups.coordinator import GroupCoordinator
-from goqueue.groups.effects import Effects, Entry, Token
+from goqueue.groups.effects import Effects, Entry, OffsetMove, Reply, Token
 from goqueue.model.errors import CoordinatorUnavailableError, GoQueueError, StorageError
 from goqueue.state.shard import StateShard
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.groups.effects import OffsetMove, Reply
     from goqueue.groups.member_memory import MemberMemory
     from goqueue.groups.settings import GroupSettings
     from goqueue.groups.stats import OnRebalance

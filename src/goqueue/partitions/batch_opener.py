@@ -11,13 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from goqueue.model.errors import BatchTooLargeError
-from goqueue.records.opening import SMALL
+from goqueue.records.opening import SMALL, Room
 from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from goqueue.records.opening import Room
 
 _T = TypeVar("_T")
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from goqueue.runtime.clock_watch import ClockWatch
+from goqueue.runtime.clock_watch import ClockJump, ClockWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from goqueue.runtime.clock import Clock
-    from goqueue.runtime.clock_watch import ClockJump
 
 logger = logging.getLogger(__name__)
 

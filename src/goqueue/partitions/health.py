@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from goqueue.metrics import names
 from goqueue.runtime.gc_watch import GcWatch
 from goqueue.runtime.loop_watch import LoopWatch
-from goqueue.runtime.process import count_threads, read_process
+from goqueue.runtime.process import ProcessUse, count_threads, read_process
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from goqueue.metrics.registry import Metrics, Samples
     from goqueue.partitions.partitions import Partitions
     from goqueue.runtime.disk import Disk, DiskUsage
-    from goqueue.runtime.process import ProcessUse
 
 
 class NodeState(StrEnum):

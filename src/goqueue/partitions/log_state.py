@@ -11,25 +11,26 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from goqueue.model.errors import BatchError, InvalidTransactionStateError, StorageError
+from goqueue.model.errors import (
+    BatchError,
+    DamagedRangeError,
+    InvalidTransactionStateError,
+    StorageError,
+)
 from goqueue.model.ids import NO_PRODUCER_ID
 from goqueue.partitions.hidden_offsets import HiddenOffsets
 from goqueue.partitions.isolation import PartitionTransactions
 from goqueue.partitions.lane_index import LaneIndex, priorities_of
-from goqueue.partitions.sequences import ProducerSequences
+from goqueue.partitions.sequences import ProducerSequences, SequencedBatch
 from goqueue.records import decode_rows
-from goqueue.records.batch import DELIVERY, TRANSACTIONAL, walk
-from goqueue.storage.snapshot import Entry
+from goqueue.records.batch import DELIVERY, TRANSACTIONAL, BatchInfo, walk
+from goqueue.storage.snapshot import Entry, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from goqueue.model.errors import DamagedRangeError
     from goqueue.partitions.partition_log import PartitionLog
-    from goqueue.partitions.sequences import SequencedBatch
-    from goqueue.records.batch import BatchInfo
     from goqueue.runtime.disk import Bytes
-    from goqueue.storage.snapshot import Snapshot
 
 _log = logging.getLogger(__name__)
 

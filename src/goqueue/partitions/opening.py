@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.partitions.log_state import LogState
-from goqueue.storage.disk_log import DiskLog
+from goqueue.storage.disk_log import DiskLog, LogHost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from goqueue.runtime.clock import Clock
     from goqueue.storage.checkpoints.checkpoint import LogSummary
     from goqueue.storage.config import LogConfig
-    from goqueue.storage.disk_log import LogHost
     from goqueue.storage.open_files import SharedFiles
 
 

@@ -11,28 +11,24 @@ from goqueue.model.errors import (
     OffsetOutOfRangeError,
 )
 from goqueue.model.ids import NO_PRODUCER_ID
-from goqueue.partitions.commit import LocalCommit
-from goqueue.partitions.markers import encode_marker
+from goqueue.partitions.commit import CommitPolicy, LocalCommit
+from goqueue.partitions.markers import Marker, encode_marker
 from goqueue.partitions.measures import Measures
-from goqueue.partitions.replica import ALONE, Replica
-from goqueue.records.batch import DELIVERY, peek
+from goqueue.partitions.replica import ALONE, Following, Leading, Replica
+from goqueue.records.batch import DELIVERY, BatchInfo, peek
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from goqueue.model.topic_partition import TopicPartition
-    from goqueue.partitions.commit import CommitPolicy
     from goqueue.partitions.damage import DamageReports
     from goqueue.partitions.due_marks import MaintenanceMarks
     from goqueue.partitions.isolation import PartitionTransactions
     from goqueue.partitions.lane_index import LaneIndex
-    from goqueue.partitions.markers import Marker
     from goqueue.partitions.opening import OpenedLog
     from goqueue.partitions.partition_log import PartitionLog
-    from goqueue.partitions.replica import Following, Leading
     from goqueue.partitions.sequences import ProducerSequences, SequencedBatch
     from goqueue.partitions.waiting import Waiters
-    from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Bytes
     from goqueue.storage.compaction.cleanable import CompactionStats

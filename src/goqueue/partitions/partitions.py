@@ -15,9 +15,9 @@ from goqueue.model.errors import (
 )
 from goqueue.model.limits import MAX_LOGS_AWAITING_FLUSH
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.partitions.opening import open_on_disk
+from goqueue.partitions.opening import OpenedLog, open_on_disk
 from goqueue.partitions.partition import Partition
-from goqueue.partitions.replica import ABSENT
+from goqueue.partitions.replica import ABSENT, Role
 from goqueue.runtime.tasks import in_thread
 from goqueue.storage.checkpoints.book import CheckpointBook
 from goqueue.storage.disk_log import LogHost
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from goqueue.partitions.damage import DamageReports
     from goqueue.partitions.due_marks import MaintenanceMarks
     from goqueue.partitions.measures import Measures
-    from goqueue.partitions.opening import OpenedLog
-    from goqueue.partitions.replica import Role
     from goqueue.runtime.clock import Clock
     from goqueue.storage.checkpoints.checkpoint import LogSummary
     from goqueue.storage.open_files import SharedFiles

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from goqueue.cluster.metadata import ABSENT, Committed, Condition, Put
+from goqueue.cluster.metadata import ABSENT, Committed, Condition, MetadataStore, Put
 from goqueue.model.errors import InvariantError, MetadataUnavailableError
-
-if TYPE_CHECKING:
-    from goqueue.cluster.metadata import MetadataStore
 
 BLOCK_SIZE: Final = 1000
 """Ids reserved at once; those of a block that a stopped broker did not use are never used."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.metrics.registry import Metrics
 from goqueue.model.errors import (
+    DamagedRangeError,
+    DiskError,
     FencedLeaderEpochError,
     InvariantError,
     NotLeaderError,
@@ -23,7 +25,6 @@ from goqueue.partitions.waiting import Waiters
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.model.errors import DamagedRangeError, DiskError
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.opening import OpenedLog
     from goqueue.storage.config import Fsync, LogConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from goqueue.model.errors import (
     GoQueueError,
@@ -17,12 +17,11 @@ from goqueue.model.errors import (
 from goqueue.model.limits import MAX_REASON_CHARS, MAX_VISIBILITY_MS
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.decisions import Acknowledgement, Verdict, decide
-from goqueue.queues.delivery.receipts import MOST_LOOKS, owner, refusal
+from goqueue.queues.delivery.receipts import MOST_LOOKS, Receipt, owner, refusal
 from goqueue.queues.delivery.settings import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Mapping, Sequence
-    from typing import Any, TypeAlias
 
     from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
     from goqueue.partitions.measures import Measures
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import PartitionQueue
-    from goqueue.queues.delivery.receipts import Receipt
     from goqueue.queues.members import QueueMember, QueueMembers
     from goqueue.queues.runs import Run
     from goqueue.queues.service import Queues

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from goqueue.model.dead_letters import Reason
 from goqueue.model.delivery import TTL_HEADER, milliseconds
 from goqueue.model.limits import MAX_REASON_CHARS
-from goqueue.model.ranges import around
+from goqueue.model.ranges import Range, around
 from goqueue.partitions.damage import describe
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.decisions import doom
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Iterator
 
-    from goqueue.model.ranges import Range
     from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.partition import Partition
     from goqueue.queues.delivery.line import Reservation

@@ -11,12 +11,12 @@ from goqueue.model.errors import CoordinatorUnavailableError
 from goqueue.model.limits import MAX_CACHED_RECORD_BYTES
 from goqueue.partitions.partition import Isolation
 from goqueue.partitions.waiting import Waiter
-from goqueue.queues.acquired_batch import Portion, cut, may_expire, sift, take_expired
+from goqueue.queues.acquired_batch import Delivery, Portion, cut, may_expire, sift, take_expired
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.decisions import doom
-from goqueue.queues.delivery.group import Source
+from goqueue.queues.delivery.group import QueueGroup, Source
 from goqueue.queues.delivery.pages import MessageState
-from goqueue.queues.runs import runs_of
+from goqueue.queues.runs import Run, runs_of
 from goqueue.queues.whole_batches import cut_whole, round_up
 
 if TYPE_CHECKING:
@@ -26,13 +26,10 @@ if TYPE_CHECKING:
     from goqueue.partitions.clock_guard import ClockGuard
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partitions import Partitions
-    from goqueue.queues.acquired_batch import Delivery
-    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.line import Reservation
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.members import QueueMember, QueueMembers
-    from goqueue.queues.runs import Run
     from goqueue.queues.service import Queues
     from goqueue.queues.shard import QueueShard
     from goqueue.queues.traces import QueueTraces

@@ -10,7 +10,7 @@ from goqueue.model.errors import InternalTopicError, InvalidGroupIdError, Invali
 from goqueue.model.limits import MAX_ID_CHARS
 from goqueue.queues.delivery.group import REDRIVE_GROUP
 from goqueue.queues.delivery.members import SharedMember
-from goqueue.queues.delivery.settings import Mode
+from goqueue.queues.delivery.settings import Mode, QueueSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from goqueue.groups.polling.member import Member
     from goqueue.groups.polling.memberships import Memberships
     from goqueue.model.topic_partition import TopicPartition
-    from goqueue.queues.delivery.settings import QueueSettings
     from goqueue.queues.service import Queues
     from goqueue.topics.catalogue import Topics
 

@@ -19,8 +19,8 @@ from goqueue.model.errors import (
     TooManyGroupsError,
 )
 from goqueue.model.limits import MAX_ID_CHARS
-from goqueue.model.topic_partition import TopicPartition
-from goqueue.partitions.damage import DamageKind
+from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
+from goqueue.partitions.damage import DamageKind, DamageReports
 from goqueue.partitions.waiting import Waiters
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.settings import Mode, QueueSettings
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from goqueue.model.ranges import Range
-    from goqueue.model.topic_partition import TopicIdPartition
-    from goqueue.partitions.damage import DamageReports
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions

@@ -7,29 +7,26 @@ steps, `acknowledged` before it is made true, and `settled` once it is stored.
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from goqueue.queues.delivery import operations as ops
-from goqueue.queues.delivery.group import MEMBER_GONE
+from goqueue.queues.delivery.group import MEMBER_GONE, QueueGroup
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.tracing.context import TRACEPARENT_HEADER, TraceContext, context_in
 from goqueue.tracing.events import Event
 from goqueue.tracing.index import Traced
-from goqueue.tracing.tracer import Traces
+from goqueue.tracing.tracer import Parts, Place, Traces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from typing import TypeAlias
 
     from goqueue.model.ranges import Range
     from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.queues.acquired_batch import Portion, Span
     from goqueue.queues.delivery.decisions import Acknowledgement
-    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.operations import Doom, Operation
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.records import Record
-    from goqueue.tracing.tracer import Parts, Place
 
     _Changes: TypeAlias = Mapping[TopicIdPartition, Sequence[Operation]]
 

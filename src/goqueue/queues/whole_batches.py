@@ -6,12 +6,11 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from goqueue.model.ranges import around
+from goqueue.model.ranges import Range, around
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.model.ranges import Range
     from goqueue.queues.acquired_batch import Portion
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.reading.record_reader import RecordReader, StoredBatch

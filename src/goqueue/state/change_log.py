@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Final
 from goqueue.model.errors import StorageError
 from goqueue.records.batch import peek
 from goqueue.runtime.tasks import in_thread
-from goqueue.state.log import BEGIN, END, StateLog
+from goqueue.state.log import BEGIN, END, StateEntry, StateLog
 from goqueue.storage.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.state.log import StateEntry
 
 _log = logging.getLogger(__name__)
 

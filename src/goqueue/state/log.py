@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from goqueue.model.errors import DamagedRangeError
 from goqueue.records import Record, decode_rows, encode
-from goqueue.records.batch import peek, walk
+from goqueue.records.batch import BatchInfo, peek, walk
 from goqueue.runtime.tasks import in_thread
 from goqueue.storage.snapshot import Entry, Snapshot, SnapshotFolder, snapshot_due
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from goqueue.partitions.partition import Partition
-    from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Bytes, Disk
     from goqueue.storage.region import Chunk

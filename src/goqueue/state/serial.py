@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-from goqueue.model.errors import StorageError
+from goqueue.model.errors import GoQueueError, StorageError
 from goqueue.runtime.tasks import in_thread
 from goqueue.state.shard import StateMachine, StateShard
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.model.errors import GoQueueError
     from goqueue.state.log import StateEntry, StateLog
 
 _T = TypeVar("_T")

@@ -14,8 +14,8 @@ import typer
 from goqueue.cli.calls import Call, command, parse_pair
 from goqueue.cli.completion import topic_names
 from goqueue.cli.errors import CliError, UnreachableError, UsageError
-from goqueue.cli.messages.input_lines import json_lines, split_lines, text_lines, value_line
-from goqueue.cli.messages.sender import Sender
+from goqueue.cli.messages.input_lines import Line, json_lines, split_lines, text_lines, value_line
+from goqueue.cli.messages.sender import Outcome, Sender
 from goqueue.cli.output import Format, note
 from goqueue.cli.progress_bars import Bars
 from goqueue.cli.times import moment_ms, parse_span_ms
@@ -23,8 +23,6 @@ from goqueue.cli.times import moment_ms, parse_span_ms
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from goqueue.cli.messages.input_lines import Line
-    from goqueue.cli.messages.sender import Outcome
 
 _MAX_BATCH: Final = 10_000
 _STANDARD_INPUT: Final = "-"

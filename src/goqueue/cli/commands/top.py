@@ -12,7 +12,7 @@ from goqueue.cli.calls import Call, command
 from goqueue.cli.errors import CliError, UsageError
 from goqueue.cli.output import Format, emit_line, figure, printable
 from goqueue.cli.times import show_size, show_span
-from goqueue.cli.top_view import frame, parse_sample
+from goqueue.cli.top_view import Sample, frame, parse_sample
 from goqueue.protocols.http.operations.operation_shapes import Readiness
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from goqueue.cli.top_view import Sample
 
 _GROUP_COLUMNS: Final = ("group", "state", "members", "lag")
 _FRAME_LINES: Final = 14

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.cli.errors import RefusedError
-from goqueue.protocols.http.messages.message_shapes import PublishAnswer
+from goqueue.protocols.http.messages.message_shapes import PublishAnswer, PublishResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from goqueue.cli.api import Api
     from goqueue.cli.messages.input_lines import Line
-    from goqueue.protocols.http.messages.message_shapes import PublishResult
 
 KEPT_ERRORS: Final = 100
 """Of more than this only the count is kept."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.protocols.http.messages.message_shapes import RangeAnswer, ReadAnswer
+from goqueue.protocols.http.messages.message_shapes import MessageOut, RangeAnswer, ReadAnswer
 from goqueue.protocols.http.topics.topic_shapes import TopicInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from goqueue.cli.api import Api
-    from goqueue.protocols.http.messages.message_shapes import MessageOut
 
 PAGE: Final = 500
 """Messages of one request."""

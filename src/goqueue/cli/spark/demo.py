@@ -21,7 +21,7 @@ from goqueue.cli.api import Api
 from goqueue.cli.contexts import Target
 from goqueue.cli.errors import CliError, UnreachableError
 from goqueue.cli.messages.topic_reader import time_range
-from goqueue.cli.output import emit, note, shortened
+from goqueue.cli.output import Format, emit, note, shortened
 from goqueue.cli.times import show_size
 from goqueue.protocols.http.messages.message_shapes import PublishAnswer
 from goqueue.protocols.http.operations.operation_shapes import Readiness
@@ -31,7 +31,6 @@ from goqueue.protocols.http.topics.topic_shapes import TopicInfo
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.cli.output import Format
 
 _START_S: Final = 20.0
 _STOP_S: Final = 30.0

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from goqueue.cli.calls import INTERRUPTED, confirm, parse_pairs
+from goqueue.cli.calls import INTERRUPTED, Call, confirm, parse_pairs
 from goqueue.cli.errors import CliError
 from goqueue.cli.output import Format, figure, note, printable
 from goqueue.cli.spark.job_options import stopping
@@ -29,15 +29,13 @@ from goqueue.cli.times import show_span
 from goqueue.model.errors import GoQueueError
 from goqueue.spark.monitoring.progress import RunProgress, RunReport
 from goqueue.spark.pipelines.execution.only_run import only_run
-from goqueue.spark.pipelines.model import ConsoleSink
+from goqueue.spark.pipelines.model import ConsoleSink, Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rich.console import RenderableType
 
-    from goqueue.cli.calls import Call
-    from goqueue.spark.pipelines.model import Pipeline
 
 _LOOK_S: Final = 0.2
 _LINE_EVERY_S: Final = 10.0

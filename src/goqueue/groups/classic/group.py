@@ -12,10 +12,19 @@ from goqueue.groups.classic.join import ClassicJoin
 from goqueue.groups.classic.state import ClassicState
 from goqueue.groups.consumer.protocol import PROTOCOL_TYPE
 from goqueue.groups.core import GroupTimer, TimerKind
-from goqueue.groups.effects import refusal
-from goqueue.groups.encoding import GroupKey, put
-from goqueue.groups.messages import DONE, NO_GENERATION, LeaveResult
-from goqueue.groups.stats import LeaveReason, RebalanceReason
+from goqueue.groups.effects import Effects, Entry, Token, refusal
+from goqueue.groups.encoding import ClassicGroupValue, GroupKey, put
+from goqueue.groups.messages import (
+    DONE,
+    NO_GENERATION,
+    CommitRequest,
+    HeartbeatRequest,
+    LeaveRequest,
+    LeaveResult,
+    LeavingMember,
+    SyncRequest,
+)
+from goqueue.groups.stats import GroupStats, LeaveReason, RebalanceReason
 from goqueue.model.errors import (
     GroupError,
     IllegalGenerationError,
@@ -28,18 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from goqueue.groups.classic.member import ClassicMember
-    from goqueue.groups.effects import Effects, Entry, Token
-    from goqueue.groups.encoding import ClassicGroupValue
-    from goqueue.groups.messages import (
-        CommitRequest,
-        HeartbeatRequest,
-        LeaveRequest,
-        LeavingMember,
-        SyncRequest,
-    )
     from goqueue.groups.reconciled.group import ReconciledGroup
     from goqueue.groups.settings import GroupSettings
-    from goqueue.groups.stats import GroupStats
 
 
 class ClassicGroup(ClassicJoin):

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from goqueue.groups.member_memory import held_by
-from goqueue.groups.messages import Protocol
-
-if TYPE_CHECKING:
-    from goqueue.groups.messages import JoinRequest
+from goqueue.groups.messages import JoinRequest, Protocol
 
 
 class ClassicMember(msgspec.Struct, array_like=True):

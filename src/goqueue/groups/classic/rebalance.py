@@ -24,7 +24,12 @@ from goqueue.groups.core import GroupCore, GroupTimer, TimerKind
 from goqueue.groups.encoding import ClassicGroupValue, GroupKey, put
 from goqueue.groups.messages import JoinResult, SyncResult
 from goqueue.groups.stats import GroupStats, LeaveReason, RebalanceReason
-from goqueue.model.errors import InvariantError, RebalanceInProgressError, UnknownMemberError
+from goqueue.model.errors import (
+    GroupError,
+    InvariantError,
+    RebalanceInProgressError,
+    UnknownMemberError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +37,6 @@ if TYPE_CHECKING:
     from goqueue.groups.classic.member import ClassicMember
     from goqueue.groups.effects import Effects, Entry, Token
     from goqueue.groups.settings import GroupSettings
-    from goqueue.model.errors import GroupError
     from goqueue.model.topic_partition import TopicPartition
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from goqueue.groups.classic.member import ClassicMember
 from goqueue.groups.consumer.protocol import PROTOCOL_TYPE, subscribed_topics
 from goqueue.groups.member_memory import held_by
-from goqueue.groups.messages import JoinedMember
+from goqueue.groups.messages import JoinedMember, JoinRequest, Protocol
 from goqueue.groups.roster import Roster
 from goqueue.model.errors import InvariantError
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.groups.effects import Token
-    from goqueue.groups.messages import JoinRequest, Protocol
 
 
 class ClassicRoster(Roster[ClassicMember]):

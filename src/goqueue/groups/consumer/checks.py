@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.groups.assignors import SERVER_ASSIGNORS
-from goqueue.groups.messages import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
+from goqueue.groups.messages import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    STATIC_LEAVING_EPOCH,
+    ConsumerHeartbeat,
+)
 from goqueue.groups.reconciled.checks import check_member_heartbeat
 from goqueue.model.errors import (
     InvalidGroupRequestError,
@@ -15,7 +20,6 @@ from goqueue.model.errors import (
 
 if TYPE_CHECKING:
     from goqueue.groups.consumer.member import ConsumerMember
-    from goqueue.groups.messages import ConsumerHeartbeat
 
 
 def check_heartbeat(request: ConsumerHeartbeat) -> None:

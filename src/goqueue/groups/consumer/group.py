@@ -15,18 +15,26 @@ from typing import TYPE_CHECKING
 from goqueue.groups.consumer.membership import ConsumerMembership
 from goqueue.groups.consumer.protocol import (
     PROTOCOL_TYPE,
+    Subscription,
     encode_assignment,
     read_subscription,
 )
 from goqueue.groups.core import GroupTimer, TimerKind
-from goqueue.groups.effects import refusal
+from goqueue.groups.effects import Effects, Token, refusal
 from goqueue.groups.messages import (
     DONE,
     JOINING_EPOCH,
     ClassicProtocols,
+    CommitRequest,
     ConsumerHeartbeat,
+    HeartbeatRequest,
+    JoinRequest,
     JoinResult,
+    LeaveRequest,
     LeaveResult,
+    LeavingMember,
+    Protocol,
+    SyncRequest,
     SyncResult,
 )
 from goqueue.groups.reconciled.member import MemberState
@@ -38,25 +46,13 @@ from goqueue.model.errors import (
     RebalanceInProgressError,
     UnknownMemberError,
 )
-from goqueue.model.topic_partition import TopicPartition
+from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from goqueue.groups.consumer.member import ConsumerMember
-    from goqueue.groups.consumer.protocol import Subscription
-    from goqueue.groups.effects import Effects, Token
-    from goqueue.groups.messages import (
-        CommitRequest,
-        HeartbeatRequest,
-        JoinRequest,
-        LeaveRequest,
-        LeavingMember,
-        Protocol,
-        SyncRequest,
-    )
     from goqueue.groups.topics import TopicCatalogue
-    from goqueue.model.topic_partition import TopicIdPartition
 
 
 class ConsumerGroup(ConsumerMembership):

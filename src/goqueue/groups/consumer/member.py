@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from goqueue.groups.encoding import ConsumerMemberValue, by_topic, flatten
 from goqueue.groups.member_memory import held_by
-from goqueue.groups.messages import JOINING_EPOCH, ClassicProtocols
+from goqueue.groups.messages import JOINING_EPOCH, ClassicProtocols, ConsumerHeartbeat
 from goqueue.groups.reconciled.member import Reconciling, updated_by
 from goqueue.model.topic_partition import TopicIdPartition
-
-if TYPE_CHECKING:
-    from goqueue.groups.messages import ConsumerHeartbeat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

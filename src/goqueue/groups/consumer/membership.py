@@ -19,7 +19,7 @@ from goqueue.groups.messages import (
 from goqueue.groups.reconciled.group import ReconciledGroup
 from goqueue.groups.reconciled.member import MemberState
 from goqueue.groups.reconciled.roster import ReconciledRoster
-from goqueue.groups.stats import RebalanceReason
+from goqueue.groups.stats import GroupStats, RebalanceReason
 from goqueue.model.errors import InvalidGroupRequestError, UnknownMemberError
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from goqueue.groups.effects import Entry
     from goqueue.groups.settings import GroupSettings
-    from goqueue.groups.stats import GroupStats
     from goqueue.groups.topics import TopicCatalogue, TopicsSeen
     from goqueue.model.topic_partition import TopicIdPartition
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from goqueue.groups.assignors import DEFAULT_ASSIGNOR, SERVER_ASSIGNORS, MemberSpec
-from goqueue.groups.topics import TopicCatalogue
+from goqueue.groups.topics import TopicCatalogue, TopicsSeen
 from goqueue.model.patterns import whole_match
 
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from goqueue.groups.consumer.member import ConsumerMember
-    from goqueue.groups.topics import TopicsSeen
     from goqueue.model.topic_partition import TopicIdPartition
 
 

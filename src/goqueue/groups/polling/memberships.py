@@ -8,14 +8,16 @@ partitions it holds and where it reads on, is kept here for as long as the membe
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from goqueue.groups.messages import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
     CommitRequest,
     ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
     OffsetToCommit,
+    PartitionOutcomes,
 )
 from goqueue.groups.polling.member import AutoCommit, Member
 from goqueue.model.errors import (
@@ -30,10 +32,8 @@ from goqueue.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from uuid import UUID
 
     from goqueue.groups.consumer.member import ConsumerMember
-    from goqueue.groups.messages import ConsumerHeartbeatResult, PartitionOutcomes
     from goqueue.groups.polling.reader import MemberReader, Polled
     from goqueue.groups.service import Groups
     from goqueue.runtime.clock import Clock

@@ -10,8 +10,8 @@ from goqueue.groups.encoding import CommittedOffset
 from goqueue.model.errors import OffsetOutOfRangeError
 from goqueue.model.limits import MAX_POLLED_BYTES
 from goqueue.partitions.partition import Isolation
-from goqueue.reading.fetch import FetchRequest, PartitionRead, bytes_for
-from goqueue.reading.stored_messages import messages_of
+from goqueue.reading.fetch import Fetched, Fetcher, FetchRequest, PartitionRead, bytes_for
+from goqueue.reading.stored_messages import StoredMessage, messages_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from goqueue.partitions.batch_opener import BatchOpener
     from goqueue.partitions.damage import DamageReports
     from goqueue.partitions.partitions import Partitions
-    from goqueue.reading.fetch import Fetched, Fetcher
-    from goqueue.reading.stored_messages import StoredMessage
 
 _EACH_BYTES: Final = 1024 * 1024
 """Of one partition, so that one poll has something of each."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from goqueue.groups.messages import JOINING_EPOCH
+from goqueue.groups.messages import JOINING_EPOCH, MemberHeartbeat
 from goqueue.model.errors import InvalidGroupRequestError
-
-if TYPE_CHECKING:
-    from goqueue.groups.messages import MemberHeartbeat
 
 
 def check_member_heartbeat(

@@ -18,23 +18,27 @@ from goqueue.groups.messages import (
     LEAVING_EPOCH,
     NO_GENERATION,
     STATIC_LEAVING_EPOCH,
+    CommitRequest,
+    HeartbeatResult,
     MemberHeartbeat,
 )
 from goqueue.groups.reconciled.member import MemberState, Reconciling, check_epoch, reconcile
 from goqueue.groups.reconciled.state import ReconciledState
-from goqueue.groups.stats import LeaveReason, RebalanceReason
-from goqueue.model.errors import GroupMaxSizeError, InvariantError, StaleMemberEpochError
+from goqueue.groups.stats import GroupStats, LeaveReason, RebalanceReason
+from goqueue.model.errors import (
+    GroupError,
+    GroupMaxSizeError,
+    InvariantError,
+    StaleMemberEpochError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from goqueue.groups.effects import Effects, Entry, Token
-    from goqueue.groups.messages import CommitRequest, HeartbeatResult
     from goqueue.groups.reconciled.roster import ReconciledRoster
     from goqueue.groups.settings import GroupSettings
-    from goqueue.groups.stats import GroupStats
     from goqueue.groups.topics import TopicCatalogue
-    from goqueue.model.errors import GroupError
 
 R = TypeVar("R", bound=Reconciling[Any])
 H = TypeVar("H", bound=MemberHeartbeat[Any])

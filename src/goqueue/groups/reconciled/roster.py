@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from goqueue.groups.encoding import put, remove
+from goqueue.groups.encoding import MemberKey, StreamsMemberKey, put, remove
 from goqueue.groups.roster import Roster
 from goqueue.model.errors import InvariantError
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping
 
     from goqueue.groups.effects import Entry
-    from goqueue.groups.encoding import MemberKey, StreamsMemberKey
     from goqueue.groups.reconciled.member import Reconciling
 
 R = TypeVar("R", bound="Reconciling[Any]")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from goqueue.groups.messages import JOINING_EPOCH, LEAVING_EPOCH
+from goqueue.groups.messages import JOINING_EPOCH, LEAVING_EPOCH, StreamsHeartbeat
 from goqueue.groups.reconciled.checks import check_member_heartbeat
 from goqueue.groups.streams.topology import check_topology
 from goqueue.model.errors import InvalidGroupRequestError
-
-if TYPE_CHECKING:
-    from goqueue.groups.messages import StreamsHeartbeat
 
 _MAX_TAGS: Final = 100
 """Client tags of one member; a member with more is refused."""

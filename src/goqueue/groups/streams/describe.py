@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from goqueue.groups.streams.assignor import Role
-from goqueue.groups.streams.topology import Topology
+from goqueue.groups.streams.topology import InternalTopic, Subtopology, Topology
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.groups.streams.group import StreamsGroup
     from goqueue.groups.streams.member import StreamsMember
-    from goqueue.groups.streams.topology import InternalTopic, Subtopology
     from goqueue.model.topic_partition import TopicPartition
 
 

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 from goqueue.groups.encoding import GroupKey, StreamsGroupValue, TopologyKey, put, remove
 from goqueue.groups.messages import (
     EndpointPartitions,
+    LeaveRequest,
     LeaveResult,
     StreamsHeartbeat,
     StreamsHeartbeatResult,
+    UserEndpoint,
 )
 from goqueue.groups.reconciled.group import ReconciledGroup
-from goqueue.groups.stats import LeaveReason, RebalanceReason
-from goqueue.groups.streams.assignor import Role, TaskMember, assign_tasks
+from goqueue.groups.stats import GroupStats, LeaveReason, RebalanceReason
+from goqueue.groups.streams.assignor import Role, Task, TaskMember, assign_tasks
 from goqueue.groups.streams.configured import ConfiguredTopology, Status, StatusCode, configure
 from goqueue.groups.streams.member import StreamsMember
 from goqueue.groups.streams.roster import StreamsRoster
@@ -29,10 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from goqueue.groups.effects import Effects, Entry, Token
-    from goqueue.groups.messages import LeaveRequest, UserEndpoint
     from goqueue.groups.settings import GroupSettings
-    from goqueue.groups.stats import GroupStats
-    from goqueue.groups.streams.assignor import Task
     from goqueue.groups.streams.topology import Topology
     from goqueue.groups.topics import TopicCatalogue, TopicsSeen
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from goqueue.groups.encoding import StreamsMemberKey
 from goqueue.groups.reconciled.roster import ReconciledRoster
-from goqueue.groups.streams.assignor import Role
+from goqueue.groups.streams.assignor import Role, Task, TaskId
 from goqueue.groups.streams.member import StreamsMember
 from goqueue.model.errors import InvariantError
-
-if TYPE_CHECKING:
-    from goqueue.groups.streams.assignor import Task, TaskId
 
 
 class StreamsRoster(ReconciledRoster[StreamsMember]):

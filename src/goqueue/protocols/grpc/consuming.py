@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from goqueue.model.limits import MAX_DELIVERIES, MAX_VISIBILITY_MS
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.partitions.partition import Isolation
+from goqueue.partitions.partition import Isolation, Partition
 from goqueue.protocols.grpc.conversions import bounded, position_of, split, to_message
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.limits import MAX_POLLED_MESSAGES, MAX_UNACKED, MAX_WAIT_MS, MAX_WINDOW
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from grpc.aio import ServicerContext
 
     from goqueue.broker.broker import Broker
-    from goqueue.partitions.partition import Partition
     from goqueue.protocols.grpc.interceptor import OpenStreams
 
 DEFAULT_MESSAGES: Final = 100

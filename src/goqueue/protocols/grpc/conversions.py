@@ -6,9 +6,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.delivery import PRIORITY_HEADER, Priority, delivery_of
-from goqueue.model.errors import BatchTooLargeError, DeliveryHeaderError, PriorityError
+from goqueue.model.errors import (
+    BatchTooLargeError,
+    DeliveryHeaderError,
+    GoQueueError,
+    PriorityError,
+)
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
-from goqueue.publishing.new_messages import NewMessage
+from goqueue.publishing.new_messages import MessageResult, NewMessage
 from goqueue.publishing.requests import Acks
 from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position
 from goqueue.wire.grpc.limits import MAX_MESSAGE_BYTES
@@ -19,9 +24,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 
-    from goqueue.model.errors import GoQueueError
     from goqueue.model.topic_partition import TopicPartition
-    from goqueue.publishing.new_messages import MessageResult
     from goqueue.reading.stored_messages import StoredMessage
     from goqueue.records import Headers, Record
 

@@ -11,13 +11,12 @@ from grpc import aio
 
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.grpc.errors import ServerStoppingError, status_of, to_error
-from goqueue.protocols.grpc.request_bounds import parser_of
+from goqueue.protocols.grpc.request_bounds import BoundedParser, parser_of
 from goqueue.wire.grpc.contract import ERROR_KEY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from goqueue.protocols.grpc.request_bounds import BoundedParser
     from goqueue.runtime.tasks import Turns
 
 logger = logging.getLogger(__name__)

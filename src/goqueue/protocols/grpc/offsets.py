@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
-from goqueue.model.errors import InvalidGroupIdError, TopicError
+from goqueue.model.errors import GoQueueError, InvalidGroupIdError, TopicError
 from goqueue.model.lag import PartitionLag
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.grpc.conversions import outcome, position_of
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from grpc.aio import ServicerContext
 
     from goqueue.broker.broker import Broker
-    from goqueue.model.errors import GoQueueError
 
 
 class OffsetService(OffsetServiceServicer):

@@ -10,7 +10,7 @@ from goqueue.partitions.markers import Marker
 from goqueue.protocols.grpc.conversions import outcome, publish_response
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.publish_requests import Incoming
-from goqueue.transactions.messages import Identity, InitRequest, TransactionFilter
+from goqueue.transactions.messages import Identity, InitRequest, TransactionFilter, TransactionView
 from goqueue.transactions.states import TransactionState
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import TransactionServiceServicer
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.runtime.tasks import Turns
-    from goqueue.transactions.messages import TransactionView
 
 HEARTBEAT_MS: Final = 3000
 """How often a producer with an open transaction is told to be heard of."""

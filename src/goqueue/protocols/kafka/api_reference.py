@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Final
 from goqueue.protocols.kafka import families
 from goqueue.protocols.kafka.cluster.api_versions import ApiVersionsApi
 from goqueue.protocols.kafka.cluster.features import FEATURES
-from goqueue.protocols.kafka.registry import ApiKey, declared_specs
+from goqueue.protocols.kafka.registry import ApiKey, ApiSpec, declared_specs
 from goqueue.wire.kafka.schemas import OWN_FROM, versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.protocols.kafka.registry import ApiSpec
 
 _INTRODUCTION: Final = """\
 # Kafka's APIs

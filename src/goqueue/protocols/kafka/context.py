@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from goqueue.wire.kafka.frames import Response
+from goqueue.wire.kafka.frames import RequestPrefix, Response
 from goqueue.wire.kafka.reading import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    from goqueue.wire.kafka.frames import RequestPrefix
 
     TokenHandler: TypeAlias = "Callable[[RequestContext, bytes], Awaitable[Response | None]]"
     """Takes a SASL token that came as a frame without a header."""

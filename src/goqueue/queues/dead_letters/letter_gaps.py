@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from goqueue.model.errors import DamagedRangeError
 from goqueue.records import decode_readable
-from goqueue.records.batch import walk
+from goqueue.records.batch import BatchInfo, walk
 from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from goqueue.model.ranges import Range
     from goqueue.partitions.partition import Partition
-    from goqueue.records.batch import BatchInfo
 
 _MAX_GAPS: Final = 100_000
 """Of one partition, 24 bytes each. Those of more come to be counted as letters: a count is then

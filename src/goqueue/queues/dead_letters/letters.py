@@ -20,7 +20,7 @@ from goqueue.model.dead_letters import (
 )
 from goqueue.model.errors import GoQueueError, InternalTopicError, OffsetOutOfRangeError
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.partitions.partition import Isolation
+from goqueue.partitions.partition import Isolation, Partition
 from goqueue.queues.dead_letters.letter_gaps import LetterGaps
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.group import REDRIVE_GROUP
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from goqueue.model.ranges import Range
-    from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
     from goqueue.queues.service import Queues
     from goqueue.reading.record_reader import RecordReader

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import UnknownTopicError
-from goqueue.model.topic_partition import TopicPartition
+from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
 from goqueue.publishing.handover import Handover
 from goqueue.queues.delivery import operations as ops
 from goqueue.records import peek
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.partition import Partition, Placed
     from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.producer_ids import ProducerIds

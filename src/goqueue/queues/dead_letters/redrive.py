@@ -17,7 +17,7 @@ from goqueue.model.errors import (
     TooManyRedrivesError,
     UnknownRedriveError,
 )
-from goqueue.partitions.partition import Isolation
+from goqueue.partitions.partition import Isolation, Partition
 from goqueue.queues.dead_letters.moves import Moves
 from goqueue.queues.dead_letters.redrive_engine import (
     EngineServices,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from goqueue.model.ranges import Range
     from goqueue.model.topic_partition import TopicPartition
-    from goqueue.partitions.partition import Partition
     from goqueue.partitions.producer_ids import ProducerIds
     from goqueue.queues.dead_letters.letters import Letters
 

@@ -24,12 +24,12 @@ from goqueue.model.errors import (
     SchemaError,
     TopicError,
 )
-from goqueue.model.topic_partition import TopicPartition
-from goqueue.partitions.partition import Isolation
+from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
+from goqueue.partitions.partition import Isolation, Partition, Placed
 from goqueue.publishing.handover import delivery_bit
 from goqueue.publishing.requests import PublishRequest
-from goqueue.queues.dead_letters.letters import LetterFilter
-from goqueue.queues.delivery.group import REDRIVE_GROUP
+from goqueue.queues.dead_letters.letters import Letter, LetterFilter, Letters
+from goqueue.queues.delivery.group import REDRIVE_GROUP, QueueGroup
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.records import Record
@@ -37,14 +37,10 @@ from goqueue.records import Record
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
 
-    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.measures import Measures
-    from goqueue.partitions.partition import Partition, Placed
     from goqueue.partitions.partitions import Partitions
     from goqueue.publishing.publish import Publisher
-    from goqueue.queues.dead_letters.letters import Letter, Letters
     from goqueue.queues.dead_letters.moves import Moves
-    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.service import Queues
     from goqueue.runtime.clock import Clock

@@ -26,17 +26,16 @@ from goqueue.model.errors import (
     TopicExistsError,
 )
 from goqueue.model.ids import NO_TIMESTAMP
-from goqueue.model.topic_partition import TopicPartition
+from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
 from goqueue.partitions.damage import describe
 from goqueue.queues.dead_letters.moves import Moves
 from goqueue.queues.delivery import operations as ops
-from goqueue.records import Record, peek
+from goqueue.records import Headers, Record, peek
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from concurrent.futures import Executor
 
-    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition import Partition, Placed
     from goqueue.partitions.partitions import Partitions
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from goqueue.queues.service import Queues
     from goqueue.queues.traces import QueueTraces
     from goqueue.reading.record_reader import RecordReader
-    from goqueue.records import Headers
     from goqueue.records.salvage import Fault
     from goqueue.topics.catalogue import Topic, Topics
     from goqueue.tracing.tracer import Tracer

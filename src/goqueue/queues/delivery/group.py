@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.partitions.partition import Isolation
 from goqueue.queues.delivery.decisions import release
-from goqueue.queues.delivery.line import LANES
+from goqueue.queues.delivery.line import LANES, Reservation
 from goqueue.queues.delivery.members import Members
-from goqueue.queues.delivery.operations import Opened
+from goqueue.queues.delivery.operations import LaneRange, Opened, Operation
 from goqueue.queues.delivery.queue import PartitionQueue
 from goqueue.queues.delivery.scheduler import LaneStats, Scheduler, Weights
-from goqueue.queues.delivery.settings import Mode
+from goqueue.queues.delivery.settings import Mode, QueueSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from goqueue.model.ranges import Range
     from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.lane_index import LaneIndex
-    from goqueue.queues.delivery.line import Reservation
-    from goqueue.queues.delivery.operations import LaneRange, Operation
-    from goqueue.queues.delivery.settings import QueueSettings
 
 
 MEMBER_GONE: Final = "its member is gone"

@@ -12,12 +12,12 @@ from goqueue.model.errors import (
     ExpiredReceiptError,
     ForeignReceiptError,
     MalformedReceiptError,
+    ReceiptError,
     UnknownReceiptError,
 )
 from goqueue.queues.delivery.pages import MessageState
 
 if TYPE_CHECKING:
-    from goqueue.model.errors import ReceiptError
     from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.queue import PartitionQueue

@@ -11,13 +11,12 @@ from goqueue.model.errors import (
     InvalidGroupIdError,
     InvalidGroupRequestError,
 )
-from goqueue.queues.delivery.group import REDRIVE_GROUP
+from goqueue.queues.delivery.group import REDRIVE_GROUP, QueueGroup
 from goqueue.queues.delivery.members import SharedMember
 from goqueue.queues.delivery.settings import NEW_SHARE_GROUP, Mode
 
 if TYPE_CHECKING:
     from goqueue.model.topic_partition import TopicIdPartition
-    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.service import Queues
     from goqueue.topics.catalogue import Topics
 

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.errors import TopicMissingError
-from goqueue.spark.kafka.cluster import READ_COMMITTED, Cluster
+from goqueue.spark.kafka.cluster import READ_COMMITTED, Cluster, TopicView
 from goqueue.spark.options.link_options import link_settings
 from goqueue.spark.reading.resolving import find_ends
 from goqueue.spark.wording import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from goqueue.spark.kafka.cluster import TopicView
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
-from goqueue.spark.jobs.link import TopicRange, ranges_of
+from goqueue.spark.jobs.link import Link, TopicRange, ranges_of
 from goqueue.spark.jobs.reading import load_topic, schema_of
 from goqueue.spark.options.read_options import default_parallelism
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, SparkSession
 
-    from goqueue.spark.jobs.link import Link
 
 COLUMNS: Final = "key value partition offset timestamp headers"
 """All that a message has; its priority is one of its headers."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.errors import OptionsError, TopicMissingError
-from goqueue.spark.jobs.link import assigned, offsets_between
+from goqueue.spark.jobs.link import Link, TopicRange, assigned, offsets_between
 from goqueue.spark.kafka.ranges import OffsetRange
 from goqueue.spark.options.read_options import parse_read_options
 from goqueue.spark.reading.columns import SPARK_TYPES
@@ -23,9 +23,6 @@ from goqueue.spark.reading.task import read_ranges
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import SparkSession
-
-    from goqueue.spark.jobs.link import Link, TopicRange
 
 STRETCHES: Final = 8
 """A sample of a partition is so many pieces of it, evenly far apart."""

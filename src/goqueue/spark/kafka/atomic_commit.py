@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from goqueue.spark.errors import BrokerRefusedError
-from goqueue.spark.kafka.cluster import TRANSACTION_KEY
-from goqueue.spark.kafka.producing import check_transaction_code
+from goqueue.spark.kafka.cluster import TRANSACTION_KEY, Cluster
+from goqueue.spark.kafka.producing import Producer, check_transaction_code
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.spark.kafka.cluster import Cluster
-    from goqueue.spark.kafka.producing import Producer
 
 _API_VERSIONS_VERSION: Final = 0
 

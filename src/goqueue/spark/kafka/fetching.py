@@ -14,14 +14,13 @@ from uuid import UUID
 
 from goqueue.records.batch import HEADER_BYTES, BatchInfo, peek_header
 from goqueue.spark.errors import BrokerAwayError, DataLossError, TopicMissingError
-from goqueue.spark.kafka.cluster import EARLIEST, TryAgainError, check_code
+from goqueue.spark.kafka.cluster import EARLIEST, Cluster, TryAgainError, check_code
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from goqueue.spark.kafka.cluster import Cluster
     from goqueue.spark.kafka.connection import Connection
     from goqueue.spark.kafka.ranges import OffsetRange
     from goqueue.wire.kafka.reading import Struct

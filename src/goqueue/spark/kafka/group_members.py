@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.spark.kafka.cluster import GROUP_KEY
-from goqueue.spark.kafka.groups import AT_ONCE
+from goqueue.spark.kafka.cluster import GROUP_KEY, Cluster
+from goqueue.spark.kafka.groups import AT_ONCE, GroupLine
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.errors import MalformedRequestError
 from goqueue.wire.kafka.primitives import Cursor
@@ -15,9 +15,7 @@ from goqueue.wire.kafka.primitives import Cursor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.spark.kafka.cluster import Cluster
     from goqueue.spark.kafka.connection import Connection
-    from goqueue.spark.kafka.groups import GroupLine
 
 _DESCRIBE_GROUPS_VERSION: Final = 5
 _CONSUMER_GROUP_DESCRIBE_VERSION: Final = 0

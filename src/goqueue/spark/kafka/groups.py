@@ -9,7 +9,7 @@ from goqueue.model.errors import GoQueueError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.records import decode_rows
 from goqueue.records.batch import HEADER_BYTES, peek_header
-from goqueue.spark.kafka.cluster import GROUP_KEY, check_code
+from goqueue.spark.kafka.cluster import GROUP_KEY, Cluster, check_code
 from goqueue.spark.kafka.waiting import look_at
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
@@ -17,7 +17,6 @@ from goqueue.wire.kafka.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from goqueue.spark.kafka.cluster import Cluster
     from goqueue.spark.kafka.connection import Connection
 
 _LIST_GROUPS_VERSION: Final = 5

@@ -10,22 +10,20 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.records import TRANSACTIONAL, Compression, encode
+from goqueue.records import TRANSACTIONAL, Compression, Record, encode
 from goqueue.spark.errors import (
     BrokerAwayError,
     BrokerRefusedError,
     TopicMissingError,
     TransactionLostError,
 )
-from goqueue.spark.kafka.cluster import TRANSACTION_KEY, TryAgainError, check_code
+from goqueue.spark.kafka.cluster import TRANSACTION_KEY, Cluster, TryAgainError, check_code
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from goqueue.records import Record
-    from goqueue.spark.kafka.cluster import Cluster
 
 INIT_VERSION: Final = 4
 ADD_PARTITIONS_VERSION: Final = 3

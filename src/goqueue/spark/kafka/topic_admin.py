@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.spark.errors import OptionsError
-from goqueue.spark.kafka.cluster import check_code
+from goqueue.spark.kafka.cluster import Cluster, check_code
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.spark.kafka.cluster import Cluster
 
 CREATE_TOPICS_VERSION: Final = 7
 DESCRIBE_CONFIGS_VERSION: Final = 4

@@ -9,14 +9,13 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.records.batch import HEADER_BYTES, peek_header
 from goqueue.spark import clock
 from goqueue.spark.errors import BrokerAwayError, TopicMissingError
-from goqueue.spark.kafka.cluster import TryAgainError
+from goqueue.spark.kafka.cluster import Cluster, TryAgainError
 from goqueue.spark.kafka.fetching import FETCH_VERSION
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from goqueue.spark.kafka.cluster import Cluster
     from goqueue.wire.kafka.reading import Struct
 
 T = TypeVar("T")

@@ -7,19 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from goqueue.spark.errors import LakeError
-from goqueue.spark.lake.address import check_format
+from goqueue.spark.lake.address import LakeTable, check_format
 from goqueue.spark.lake.disk import locked, saying_where
 from goqueue.spark.lake.shape import check_partitions, merged_schema
-from goqueue.spark.lake.staging import STAGED_FOLDER
+from goqueue.spark.lake.staging import STAGED_FOLDER, DataFile
 from goqueue.spark.lake.stores import Change, Columns, Store, lock_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pyspark.sql.types import StructType
-
-    from goqueue.spark.lake.address import LakeTable
-    from goqueue.spark.lake.staging import DataFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,14 @@ from goqueue.spark.lake.options import DEFAULT_TARGET_BYTES
 from goqueue.spark.lake.parquet_files import PartitionedWriter
 from goqueue.spark.lake.reading import reading, row_count
 from goqueue.spark.lake.shape import arrow_schema, without
-from goqueue.spark.lake.staging import Staging
-from goqueue.spark.lake.stores import Change
+from goqueue.spark.lake.staging import DataFile, Staging
+from goqueue.spark.lake.stores import Change, Columns, LiveFile
 from goqueue.spark.writing.task_identity import Attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from goqueue.spark.lake.address import LakeTable
-    from goqueue.spark.lake.staging import DataFile
-    from goqueue.spark.lake.stores import Columns, LiveFile
 
 DAY_S: Final = 86400.0
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.types import StructType
 
 from goqueue.spark.errors import LakeError
-from goqueue.spark.lake.address import INTENT_FILE, STATE_FILE
+from goqueue.spark.lake.address import INTENT_FILE, STATE_FILE, LakeTable
 from goqueue.spark.lake.disk import Disk
 from goqueue.spark.lake.partitions import values_of
 from goqueue.spark.lake.staging import Staging
@@ -24,7 +24,6 @@ from goqueue.spark.lake.stores import Change, Columns, LiveFile, Store
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from goqueue.spark.lake.address import LakeTable
 
 SERIES_KEPT: Final = 10_000
 """Queries whose last batch a table remembers; beyond that, those that wrote longest ago go."""

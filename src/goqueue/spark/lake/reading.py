@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from goqueue.spark.errors import LakeError
-from goqueue.spark.lake.address import INTENT_FILE
+from goqueue.spark.lake.address import INTENT_FILE, LakeTable
 from goqueue.spark.lake.committing import open_store, opened
 from goqueue.spark.lake.disk import locked
 from goqueue.spark.lake.partitions import values_of
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-    from goqueue.spark.lake.address import LakeTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from goqueue.spark.lake.disk import saying_where
 from goqueue.spark.lake.parquet_files import PartitionedWriter
 from goqueue.spark.lake.shape import arrow_schema, fitted
-from goqueue.spark.lake.staging import Staging
+from goqueue.spark.lake.staging import DataFile, Staging
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from goqueue.spark.lake.address import LakeTable
     from goqueue.spark.lake.committing import Layout
-    from goqueue.spark.lake.staging import DataFile
     from goqueue.spark.writing.task_identity import Attempt
 
 

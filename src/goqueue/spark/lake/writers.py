@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 
 from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.lake.committing import Batch, commit, discard
-from goqueue.spark.lake.task import write_files
+from goqueue.spark.lake.task import Plan, write_files
 from goqueue.spark.writing.task_identity import Attempt, micro_batch
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from goqueue.spark.lake.staging import DataFile
-    from goqueue.spark.lake.task import Plan
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,12 @@ import socket
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
-from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
 
 from goqueue.spark import clock
 from goqueue.spark.kafka.cluster import Cluster
@@ -25,11 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.listener import (
-        QueryProgressEvent,
-        QueryStartedEvent,
-        QueryTerminatedEvent,
-    )
 
     from goqueue.model.pipeline_reports import QueryState
     from goqueue.model.topic_partition import TopicPartition

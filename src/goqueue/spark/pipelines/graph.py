@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 from goqueue.spark.pipelines.model import (
     JoinStep,
+    Pipeline,
     PipelineError,
     Problem,
     PythonStep,
     SqlStep,
+    Step,
     TopicSource,
 )
 from goqueue.spark.pipelines.sql_tables import read_query
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
-    from goqueue.spark.pipelines.model import Pipeline, Step
 
 
 def inputs_of(step: Step, tables: Collection[str]) -> tuple[str, ...]:

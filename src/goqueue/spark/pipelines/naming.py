@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.model import dead_letters as letters
 from goqueue.spark.pipelines.graph import sources_behind, topics_behind
-from goqueue.spark.pipelines.model import Otherwise, RulesStep
+from goqueue.spark.pipelines.model import Otherwise, Pipeline, RulesStep, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.spark.pipelines.model import Pipeline, Step
 
 LETTERS: Final = "-dead-letters"
 """What the query of a step's dead letters is called after the step's name."""

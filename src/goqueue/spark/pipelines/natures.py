@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from goqueue.spark.pipelines.graph import in_order, inputs_of
 from goqueue.spark.pipelines.model import (
     JoinStep,
+    Pipeline,
     PythonStep,
     RulesStep,
     SqlStep,
+    Step,
     TopicSource,
     WindowStep,
 )
@@ -22,8 +24,6 @@ from goqueue.spark.pipelines.sql_tables import read_query
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from goqueue.spark.pipelines.model import Pipeline, Step
 
 
 class Kind(StrEnum):

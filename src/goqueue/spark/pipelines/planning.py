@@ -9,12 +9,18 @@ from goqueue.spark.pipelines.graph import in_order, inputs_of, tables_behind, to
 from goqueue.spark.pipelines.model import (
     ConsoleSink,
     JoinStep,
+    Pipeline,
     PythonStep,
     RulesStep,
+    Sink,
+    Source,
     SqlStep,
+    Step,
     TableSource,
     TopicSink,
     TopicSource,
+    Trigger,
+    Watermark,
     WindowStep,
 )
 from goqueue.spark.pipelines.naming import (
@@ -30,7 +36,6 @@ from goqueue.spark.pipelines.natures import Nature, natures_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.spark.pipelines.model import Pipeline, Sink, Source, Step, Trigger, Watermark
 
 EXACTLY_ONCE = "exactly once"
 AT_LEAST_ONCE = "at least once"

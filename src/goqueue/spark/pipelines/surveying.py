@@ -7,21 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.spark.kafka.cluster import EARLIEST, LATEST, READ_COMMITTED, Cluster
+from goqueue.spark.kafka.cluster import EARLIEST, LATEST, READ_COMMITTED, Cluster, TopicView
 from goqueue.spark.options.bounds import WORDS, parse_moment, parse_offsets
 from goqueue.spark.options.link_options import link_settings
-from goqueue.spark.pipelines.model import TopicSource
+from goqueue.spark.pipelines.model import Pipeline, TopicSource
 from goqueue.spark.pipelines.naming import checkpoint_of
-from goqueue.spark.pipelines.planning import topics_of
+from goqueue.spark.pipelines.planning import QueryPlan, topics_of
 from goqueue.spark.reading.resolving import find_ends
 from goqueue.spark.reading.stream_offset import keep_least, read_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from goqueue.spark.kafka.cluster import TopicView
-    from goqueue.spark.pipelines.model import Pipeline
-    from goqueue.spark.pipelines.planning import QueryPlan
 
 _MAX_LOG_BYTES: Final = 4 << 20
 

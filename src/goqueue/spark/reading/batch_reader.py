@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from goqueue.spark.kafka.sharing import shared_cluster
-from goqueue.spark.options.read_options import default_parallelism
+from goqueue.spark.options.read_options import ReadOptions, default_parallelism
 from goqueue.spark.reading.resolving import batch_ranges
 from goqueue.spark.reading.splits import LARGE_TASK_OFFSETS, cut, task_count
 from goqueue.spark.reading.task import read_ranges
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from goqueue.spark.kafka.ranges import OffsetRange
-    from goqueue.spark.options.read_options import ReadOptions
     from goqueue.spark.reading.shape import Shape
 
 

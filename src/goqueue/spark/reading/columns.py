@@ -16,7 +16,7 @@ from goqueue.records.batch import walk
 from goqueue.records.choice import CODEC
 from goqueue.records.sound import sound_batch
 from goqueue.spark.errors import DataLossError
-from goqueue.spark.reading.runs import runs_of
+from goqueue.spark.reading.runs import Run, runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from goqueue.records.columns import Columns
     from goqueue.spark.kafka.fetching import Chunk
     from goqueue.spark.kafka.ranges import OffsetRange
-    from goqueue.spark.reading.runs import Run
 
 _log = logging.getLogger(__name__)
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.records.batch import COMPRESSION_MASK, DELIVERY, LOG_APPEND_TIME
+from goqueue.records.batch import COMPRESSION_MASK, DELIVERY, LOG_APPEND_TIME, BatchInfo
 from goqueue.records.committed import committed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from goqueue.records.batch import BatchInfo
 
 _KIND: Final = LOG_APPEND_TIME | DELIVERY
 _MAX_COMPRESSED_BYTES: Final = 1 << 20

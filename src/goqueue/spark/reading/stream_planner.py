@@ -16,7 +16,7 @@ from goqueue.spark.errors import DataLossError
 from goqueue.spark.kafka.ranges import OffsetRange
 from goqueue.spark.kafka.sharing import shared_cluster
 from goqueue.spark.kafka.waiting import sample_record_bytes, wait_for_news
-from goqueue.spark.options.read_options import default_parallelism
+from goqueue.spark.options.read_options import ReadOptions, default_parallelism
 from goqueue.spark.reading.admission import admit_bytes, admit_offsets
 from goqueue.spark.reading.resolving import Ends, find_ends, find_topics, places_of, start_offsets
 from goqueue.spark.reading.splits import cut, task_count
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from goqueue.spark.kafka.cluster import Cluster
-    from goqueue.spark.options.read_options import ReadOptions
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf import message_factory
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 from pyspark.sql.types import (
     ArrayType,
@@ -37,8 +37,6 @@ from goqueue.spark.values.json_values import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-
-    from google.protobuf.descriptor import Descriptor
 
     from goqueue.spark.values.registry import RegisteredSchema, SchemaRegistry
 

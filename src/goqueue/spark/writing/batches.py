@@ -8,14 +8,13 @@ from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.records import IMPLEMENTATION, Record
+from goqueue.records import IMPLEMENTATION, Headers, Record
 from goqueue.spark.errors import RowError
 from goqueue.spark.kafka.partitioning import Partitioner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from goqueue.records import Headers
     from goqueue.spark.writing.rows import Rows
 
 _RECORD_BYTES: Final = 24

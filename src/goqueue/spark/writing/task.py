@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.errors import RowError, SparkSourceError, TopicMissingError
 from goqueue.spark.kafka.atomic_commit import check_support
-from goqueue.spark.kafka.producing import TaskProducer
+from goqueue.spark.kafka.producing import Producer, TaskProducer
 from goqueue.spark.kafka.sharing import shared_cluster
 from goqueue.spark.kafka.topic_admin import topic_setting
-from goqueue.spark.writing.batches import BatchMaker
+from goqueue.spark.writing.batches import BatchMaker, Pending
 from goqueue.spark.writing.rows import rows_of
 
 if TYPE_CHECKING:
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from goqueue.spark.kafka.cluster import Cluster
-    from goqueue.spark.kafka.producing import Producer
     from goqueue.spark.options.write_options import WriteOptions
-    from goqueue.spark.writing.batches import Pending
     from goqueue.spark.writing.task_identity import Attempt
 
 _BATCHES_A_COLLECTION: Final = 64

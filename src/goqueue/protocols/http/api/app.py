@@ -13,13 +13,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import GoQueueError, InvariantError
-from goqueue.protocols.http.api.responses import Response
+from goqueue.protocols.http.api.responses import Response, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from goqueue.protocols.http.api.requests import Request
-    from goqueue.protocols.http.api.responses import Stream
     from goqueue.protocols.http.api.router import Match, Router
 
 _log = logging.getLogger(__name__)

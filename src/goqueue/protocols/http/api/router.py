@@ -14,14 +14,13 @@ from goqueue.protocols.http.api.errors import (
     MethodNotAllowedError,
     NoSuchPathError,
 )
-from goqueue.protocols.http.api.route import routes_of
+from goqueue.protocols.http.api.route import Route, routes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import msgspec
 
-    from goqueue.protocols.http.api.route import Route
 
 VERSION_PREFIX: Final = "v1"
 _REMEMBERED_PATHS: Final = 4096

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from goqueue.model.errors import ReceiptError
+from goqueue.model.errors import GoQueueError, ReceiptError
 from goqueue.model.limits import MAX_VISIBILITY_MS
 from goqueue.model.topic_partition import numbers_by_topic
 from goqueue.protocols.http.api.codecs import duration_ms
@@ -39,7 +39,6 @@ from goqueue.queues.views import committable
 
 if TYPE_CHECKING:
     from goqueue.groups.polling.member import Member
-    from goqueue.model.errors import GoQueueError
 
 _BODY_BYTES: Final = 4 * 1024 * 1024
 _TAG: Final = "acknowledgement"

@@ -15,7 +15,7 @@ import msgspec
 from goqueue.groups.polling.member import Member
 from goqueue.groups.polling.memberships import REBALANCE_TIMEOUT_MS
 from goqueue.model.errors import GroupModeError, TopicError
-from goqueue.model.topic_partition import numbers_by_topic
+from goqueue.model.topic_partition import TopicPartition, numbers_by_topic
 from goqueue.protocols.http.api.codecs import duration_ms
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import GroupPath
@@ -37,7 +37,6 @@ from goqueue.queues.members import HEARTBEAT_INTERVAL_MS, QueueMember
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.model.topic_partition import TopicPartition
 
 _TAG: Final = "groups"
 _ASSIGNORS: Final = {"sticky": "uniform", "range": "range", "round-robin": "round-robin"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.groups.messages import CommitRequest, OffsetToCommit, PartitionOutcomes
 from goqueue.model.errors import GroupError, TopicError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.http.api.codecs import time_ms
@@ -27,7 +27,6 @@ from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.groups.messages import PartitionOutcomes
 
 _TAG: Final = "offsets"
 

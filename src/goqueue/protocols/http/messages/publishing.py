@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.delivery import Priority
-from goqueue.model.errors import PriorityError
+from goqueue.model.errors import GoQueueError, PriorityError
 from goqueue.protocols.http.api.codecs import Encoding, duration_ms, time_ms, to_bytes
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
@@ -19,14 +19,12 @@ from goqueue.protocols.http.messages.message_shapes import (
     PublishResult,
     priority_label,
 )
-from goqueue.publishing.new_messages import NewMessage
+from goqueue.publishing.new_messages import MessageResult, NewMessage
 from goqueue.publishing.requests import Acks
 from goqueue.runtime.tasks import Turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.model.errors import GoQueueError
-    from goqueue.publishing.new_messages import MessageResult
 
 PUBLISH_BODY_BYTES: Final = 16 * 1024 * 1024
 TURN_MESSAGES: Final = 1000

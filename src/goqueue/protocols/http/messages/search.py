@@ -22,11 +22,10 @@ from goqueue.protocols.http.messages.message_shapes import (
     text_of,
 )
 from goqueue.reading.search import SHOWN_BYTES, Search
-from goqueue.reading.searching import Wanted
+from goqueue.reading.searching import Hit, Wanted
 from goqueue.reading.time_range import Span
 
 if TYPE_CHECKING:
-    from goqueue.reading.searching import Hit
     from goqueue.records import Headers, Record
     from goqueue.topics.catalogue import Topic
     from goqueue.tracing.tracer import Tracer

@@ -10,7 +10,7 @@ import msgspec
 
 import goqueue
 from goqueue.insight.history import STEP_S
-from goqueue.insight.overview import HistoryView, Totals, history_view, take_inventory
+from goqueue.insight.overview import HistoryView, Inventory, Totals, history_view, take_inventory
 from goqueue.insight.vitals import Percentiles, Rates
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.http.api.paths import GroupPath
@@ -21,7 +21,6 @@ from goqueue.protocols.http.operations.attention import Attention, attention
 from goqueue.protocols.http.operations.probes import metadata_check
 
 if TYPE_CHECKING:
-    from goqueue.insight.overview import Inventory
     from goqueue.partitions.health import HealthReport
     from goqueue.protocols.http.api.served_node import ServedNode
 

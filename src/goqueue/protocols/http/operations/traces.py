@@ -24,13 +24,12 @@ from goqueue.protocols.http.operations.trace_shapes import (
     TraceSummary,
 )
 from goqueue.tracing.context import is_trace_id
-from goqueue.tracing.search import LIMIT, TraceQuery
+from goqueue.tracing.search import LIMIT, FoundTraces, TraceQuery
 from goqueue.tracing.statuses import Status
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.tracing.events import Span
-    from goqueue.tracing.search import FoundTraces
     from goqueue.tracing.views import Trace
 
 _TAG: Final = "traces"

@@ -33,13 +33,11 @@ from goqueue.protocols.http.queues.dead_letter_shapes import (
     RedrivePath,
     RefusedLine,
 )
-from goqueue.queues.dead_letters.letters import LetterFilter
-from goqueue.queues.dead_letters.redrive_engine import RedriveRequest
+from goqueue.queues.dead_letters.letters import Letter, LetterFilter
+from goqueue.queues.dead_letters.redrive_engine import Redrive, RedriveRequest
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.queues.dead_letters.letters import Letter
-    from goqueue.queues.dead_letters.redrive_engine import Redrive
 
 PREVIEW_BYTES: Final = 200
 _DRY_RUN_S: Final = 10.0

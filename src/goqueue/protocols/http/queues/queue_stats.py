@@ -21,7 +21,7 @@ from goqueue.protocols.http.queues.queue_stats_shapes import (
     Visibility,
 )
 from goqueue.queues.delivery.pages import MessageState
-from goqueue.queues.views import lane_views, queue_views
+from goqueue.queues.views import LaneView, lane_views, queue_views
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.tallies import Tally
     from goqueue.queues.delivery.group import QueueGroup
-    from goqueue.queues.views import LaneView
 
 _TAG: Final = "statistics"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -16,13 +16,10 @@ from goqueue.model.errors import (
 from goqueue.protocols.http.api.shapes import doc
 from goqueue.schemas.limits import MAX_SUBJECT_CHARS, MAX_VERSION
 from goqueue.schemas.model import Level, Mode, Reference, Schema, SchemaType
-from goqueue.schemas.registry import LATEST
+from goqueue.schemas.registry import LATEST, Found
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import TypeVar
-
-    from goqueue.schemas.registry import Found
 
     _T = TypeVar("_T")
 

@@ -36,11 +36,10 @@ from goqueue.protocols.http.schemas.schema_shapes import (
 from goqueue.protocols.http.schemas.subjects import SubjectPath, registry
 from goqueue.schemas import removing
 from goqueue.schemas.contexts import Qualified, subject_of
-from goqueue.schemas.model import Level, Mode, SchemaType
+from goqueue.schemas.model import Level, Mode, Schema, SchemaType
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.schemas.model import Schema
     from goqueue.schemas.registry import Registry
 
 

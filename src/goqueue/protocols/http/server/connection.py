@@ -20,13 +20,12 @@ from goqueue.protocols.http.api.errors import (
     RequestTimeoutError,
     StoppingError,
 )
-from goqueue.protocols.http.api.responses import Stream
+from goqueue.protocols.http.api.responses import Response, Stream
 from goqueue.protocols.http.server.outflow import Outflow
 from goqueue.protocols.http.server.request_reader import Reading, RequestReader
 from goqueue.protocols.http.server.response_writer import head_of, log_access
 
 if TYPE_CHECKING:
-    from goqueue.protocols.http.api.responses import Response
     from goqueue.protocols.http.api.router import Match
     from goqueue.protocols.http.server.exchange import Exchange
     from goqueue.protocols.http.server.service import HttpService

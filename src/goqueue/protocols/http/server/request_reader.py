@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import httptools
 
@@ -18,8 +18,6 @@ from goqueue.protocols.http.api.requests import relative_target
 from goqueue.protocols.http.server.exchange import Exchange
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from goqueue.protocols.http.server.service import HttpService
 
     class Owner(Protocol):

@@ -31,12 +31,11 @@ from goqueue.protocols.http.transactions.transaction_shapes import (
     TransactionStats,
 )
 from goqueue.publishing.new_messages import NewMessage
-from goqueue.transactions.messages import Identity, InitRequest, TransactionFilter
+from goqueue.transactions.messages import Identity, InitRequest, TransactionFilter, TransactionView
 from goqueue.transactions.states import TransactionState
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.transactions.messages import TransactionView
 
 PUBLISH_BODY_BYTES: Final = 16 * 1024 * 1024
 _TAG: Final = "transactions"

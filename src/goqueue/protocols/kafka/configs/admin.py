@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.kafka.configs.broker_configs import BrokerResources
-from goqueue.protocols.kafka.configs.entries import BROKER, DELETE, GROUP, SET, SUBTRACT, TOPIC
+from goqueue.protocols.kafka.configs.entries import (
+    BROKER,
+    DELETE,
+    GROUP,
+    SET,
+    SUBTRACT,
+    TOPIC,
+    Resources,
+)
 from goqueue.protocols.kafka.configs.group_configs import GroupResources
 from goqueue.protocols.kafka.configs.topic_configs import TopicResources
 from goqueue.protocols.kafka.errors import ErrorCode, UnsupportedResourceError, code_for
@@ -17,7 +25,6 @@ from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.protocols.kafka.configs.entries import Resources
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 _REPEATED: Final = "named more than once in the request; name it once, with all its changes"

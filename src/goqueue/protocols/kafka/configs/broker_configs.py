@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.configs.broker_configs import Level
+from goqueue.configs.broker_configs import BrokerConfigs, Level
 from goqueue.configs.broker_setting_table import BROKER_SETTINGS
 from goqueue.model.errors import InvalidBrokerConfigError
 from goqueue.protocols.kafka.configs.entries import (
@@ -20,7 +20,6 @@ from goqueue.protocols.kafka.configs.entries import (
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.configs.broker_configs import BrokerConfigs
     from goqueue.wire.kafka.reading import Struct
 
 _SOURCES: Final = {

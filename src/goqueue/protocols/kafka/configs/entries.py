@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from goqueue.model.errors import InvalidTopicConfigError
-from goqueue.topics.setting import items
+from goqueue.topics.setting import Setting, items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from goqueue.protocols.kafka.configs.share_settings import ShareSetting
-    from goqueue.topics.setting import Setting
     from goqueue.wire.kafka.reading import Struct
 
 TOPIC: Final = 2

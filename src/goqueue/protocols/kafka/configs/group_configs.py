@@ -21,14 +21,13 @@ from goqueue.protocols.kafka.configs.entries import (
     given,
 )
 from goqueue.protocols.kafka.configs.share_settings import SHARE_SETTINGS
-from goqueue.queues.delivery.settings import NEW_SHARE_GROUP
+from goqueue.queues.delivery.settings import NEW_SHARE_GROUP, QueueSettings
 from goqueue.queues.share.members import check_is_free
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from goqueue.broker.broker import Broker
-    from goqueue.queues.delivery.settings import QueueSettings
     from goqueue.wire.kafka.reading import Struct
 
 

@@ -14,13 +14,12 @@ from goqueue.configs.broker_setting_table import BROKER_SETTINGS
 from goqueue.configs.coordinated_setting_table import COORDINATED_SETTINGS
 from goqueue.protocols.kafka.configs.share_settings import SHARE_SETTINGS
 from goqueue.queues.delivery.settings import NEW_SHARE_GROUP
-from goqueue.topics.setting import LONG_MAX, Effect
+from goqueue.topics.setting import LONG_MAX, Effect, Setting
 from goqueue.topics.setting_table import OWN_SETTINGS, SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from goqueue.topics.setting import Setting
 
 _INTRODUCTION: Final = """\
 # Kafka's settings

@@ -22,11 +22,10 @@ from goqueue.protocols.kafka.connection.deadlines import CloseReason, Deadlines
 from goqueue.protocols.kafka.connection.dispatch import Call, HandlerFailedError
 from goqueue.protocols.kafka.context import Session
 from goqueue.wire.kafka.errors import RequestError
-from goqueue.wire.kafka.frames import FrameReader
+from goqueue.wire.kafka.frames import FrameReader, Response
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.connection.owner import Owner
-    from goqueue.wire.kafka.frames import Response
 
 _log = logging.getLogger(__name__)
 

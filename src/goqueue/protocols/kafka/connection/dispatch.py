@@ -19,7 +19,7 @@ from goqueue.protocols.kafka.errors import (
     UnsupportedRequestError,
     code_for,
 )
-from goqueue.protocols.kafka.registry import ApiKey, ApiSpec, Endpoint
+from goqueue.protocols.kafka.registry import ApiKey, ApiSpec, Endpoint, Registry
 from goqueue.protocols.kafka.turns import encode_in_turns
 from goqueue.wire.kafka.errors import TooManyElementsError
 from goqueue.wire.kafka.frames import (
@@ -35,14 +35,12 @@ from goqueue.wire.kafka.frames import (
     parse_client_id,
     parse_prefix,
 )
-from goqueue.wire.kafka.primitives import Cursor
+from goqueue.wire.kafka.primitives import Buffer, Cursor
 from goqueue.wire.kafka.schemas import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from goqueue.protocols.kafka.registry import Registry
-    from goqueue.wire.kafka.primitives import Buffer
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from goqueue.protocols.kafka.connection.acceptor import Acceptor
 from goqueue.protocols.kafka.connection.budget import AnswerBudget, RequestBudget
 from goqueue.protocols.kafka.connection.connection import Connection
 from goqueue.protocols.kafka.connection.dispatch import Dispatcher
-from goqueue.protocols.kafka.settings import ConnectionLimits
+from goqueue.protocols.kafka.settings import ConnectionLimits, ListenerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.connection.deadlines import CloseReason
     from goqueue.protocols.kafka.connection.owner import Owned
     from goqueue.protocols.kafka.registry import Registry
-    from goqueue.protocols.kafka.settings import ListenerSettings
 
 _log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from goqueue.model.errors import GoQueueError
-from goqueue.model.topic_partition import numbers_by_topic
+from goqueue.model.topic_partition import TopicIdPartition, numbers_by_topic
 from goqueue.protocols.kafka.access.operations import NO_OPERATIONS, group_operations
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from uuid import UUID
 
-    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
     from goqueue.topics.catalogue import Topic
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from goqueue.groups.messages import StreamsHeartbeat, UserEndpoint
-from goqueue.groups.streams.assignor import Role
+from goqueue.groups.messages import (
+    EndpointPartitions,
+    StreamsHeartbeat,
+    StreamsHeartbeatResult,
+    UserEndpoint,
+)
+from goqueue.groups.streams.assignor import Role, Task
 from goqueue.groups.streams.topology import InternalTopic, Subtopology, Topology
 from goqueue.model.errors import GroupError, InvalidTopologyError
-from goqueue.model.topic_partition import numbers_by_topic
+from goqueue.model.topic_partition import TopicPartition, numbers_by_topic
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.groups.describing import describe_groups
 from goqueue.protocols.kafka.registry import BrokerApi, api
@@ -18,10 +23,7 @@ from goqueue.wire.kafka.api_keys import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from goqueue.groups.messages import EndpointPartitions, StreamsHeartbeatResult
-    from goqueue.groups.streams.assignor import Task
     from goqueue.groups.streams.describe import StreamsMemberDescription
-    from goqueue.model.topic_partition import TopicPartition
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 

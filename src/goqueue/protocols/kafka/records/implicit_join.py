@@ -24,16 +24,14 @@ from goqueue.model.errors import (
 )
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
-from goqueue.records.batch import peek
+from goqueue.records.batch import BatchInfo, peek
 from goqueue.transactions.messages import Identity
-from goqueue.wire.kafka.frames import Bare, Encoded
+from goqueue.wire.kafka.frames import Bare, Encoded, Response
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from goqueue.broker.broker import Broker
-    from goqueue.records.batch import BatchInfo
-    from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.produce import ProduceRequest, TopicData
 
     Written: TypeAlias = Response | Awaitable[Response | None] | None

@@ -18,7 +18,13 @@ from goqueue.protocols.kafka.turns import in_turns
 from goqueue.publishing.requests import Acks, Published, PublishRequest
 from goqueue.wire.kafka import produce as wire
 from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.produce import PartitionResult, TopicData, TopicResult
+from goqueue.wire.kafka.produce import (
+    PartitionData,
+    PartitionResult,
+    ProduceRequest,
+    TopicData,
+    TopicResult,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -27,7 +33,6 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.topics.settings import TopicSettings
     from goqueue.wire.kafka.frames import Encoded, Response
-    from goqueue.wire.kafka.produce import PartitionData, ProduceRequest
 
 _ACKS: Final = {acks.value: acks for acks in Acks}
 

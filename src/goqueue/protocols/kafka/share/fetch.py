@@ -17,15 +17,15 @@ from goqueue.model.errors import (
     InvariantError,
     TopicError,
 )
-from goqueue.model.topic_partition import TopicPartition
+from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.limits import MAX_FETCH_BYTES
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.share.acknowledgements import acknowledged_offsets
-from goqueue.protocols.kafka.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
+from goqueue.protocols.kafka.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSessions
 from goqueue.queues.delivery.settings import Mode
 from goqueue.queues.members import QueueMember
-from goqueue.queues.share.acknowledging import ShareAcks
+from goqueue.queues.share.acknowledging import AcknowledgedOffsets, ShareAcks
 from goqueue.queues.share.members import ShareMembers
 from goqueue.queues.whole_batches import acquired, batches
 from goqueue.wire.kafka.api_keys import ApiKey
@@ -36,11 +36,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from goqueue.broker.broker import Broker
-    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
-    from goqueue.protocols.kafka.share.sessions import ShareSessions
     from goqueue.queues.acquired_batch import Portion
-    from goqueue.queues.share.acknowledging import AcknowledgedOffsets
 
 BATCH_OPTIMIZED, RECORD_LIMIT = range(2)
 """What `max_records` means (KIP-1206): rounded up to whole batches, or never exceeded."""

@@ -12,12 +12,11 @@ from goqueue.protocols.kafka.access.operations import TOPIC_OPERATIONS
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.limits import MAX_DESCRIBED_PARTITIONS
 from goqueue.protocols.kafka.registry import BrokerApi, api
-from goqueue.topics.catalogue import check_name
+from goqueue.topics.catalogue import Topic, check_name
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.topics.catalogue import Topic
     from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.reading import Struct
 

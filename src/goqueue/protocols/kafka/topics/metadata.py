@@ -18,7 +18,7 @@ from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.topics.creation_rate import CreationRate
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
-from goqueue.topics.catalogue import check_name
+from goqueue.topics.catalogue import Topic, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from goqueue.partitions.partition import Partition
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.settings import Address
-    from goqueue.topics.catalogue import Topic
     from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.reading import Struct
 

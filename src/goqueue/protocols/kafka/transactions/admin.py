@@ -13,14 +13,13 @@ from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.limits import MAX_PATTERN_CHARS
 from goqueue.protocols.kafka.registry import BrokerApi, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
-from goqueue.transactions.messages import TransactionFilter
+from goqueue.transactions.messages import TransactionFilter, TransactionView
 from goqueue.transactions.states import TransactionState
 from goqueue.transactions.transaction import by_topic
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
-    from goqueue.transactions.messages import TransactionView
 
 _RENEWING_VERSION: Final = 2
 

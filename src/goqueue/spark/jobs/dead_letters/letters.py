@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
 from goqueue.model.dead_letters import HEADER_PREFIX, REDRIVEN_HEADER, SUFFIX
@@ -15,8 +16,6 @@ from goqueue.spark.errors import TopicMissingError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from pyspark.sql import Column, DataFrame
 
     from goqueue.spark.jobs.link import Link
 

@@ -11,10 +11,11 @@ import urllib.error
 import urllib.parse
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from goqueue.model.topic_partition import TopicPartition
@@ -23,10 +24,6 @@ from goqueue.spark.jobs.dead_letters.broker_redrive import source_path
 from goqueue.spark.jobs.reading import read_here
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from pyspark.sql import DataFrame
-
     from goqueue.spark.http_client import Http
     from goqueue.spark.jobs.link import Link
     from goqueue.spark.kafka.cluster import TopicView

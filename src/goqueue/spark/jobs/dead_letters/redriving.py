@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
 from goqueue.model.dead_letters import SUFFIX, UNDECODABLE_HEADER
@@ -22,17 +23,13 @@ from goqueue.spark.jobs.dead_letters.broker_redrive import redrive_named
 from goqueue.spark.jobs.dead_letters.letters import COLUMNS, described, find_letter_topics
 from goqueue.spark.jobs.dead_letters.selection import Selection
 from goqueue.spark.jobs.link import Link
-from goqueue.spark.jobs.reading import load, resolve, size
-from goqueue.spark.jobs.report import JobReport, Table, silent
+from goqueue.spark.jobs.reading import Ranges, load, resolve, size
+from goqueue.spark.jobs.report import JobReport, Progress, Row, Table, silent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from pyspark.sql import SparkSession
-
     from goqueue.spark.http_client import Http
-    from goqueue.spark.jobs.reading import Ranges
-    from goqueue.spark.jobs.report import Progress, Row
 
 PORTION: Final = 50_000
 """Letters in a request, at most; and offsets that are looked at together."""

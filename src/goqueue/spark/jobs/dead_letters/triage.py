@@ -6,7 +6,7 @@ import shlex
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 from pyspark.storagelevel import StorageLevel
 
@@ -15,17 +15,14 @@ from goqueue.spark.jobs.dead_letters.redriven_index import RedrivenIndex, look_u
 from goqueue.spark.jobs.error_text import normalised
 from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.reading import load, resolve, size
-from goqueue.spark.jobs.report import JobReport, Table, silent
+from goqueue.spark.jobs.report import JobReport, Progress, Row, Table, silent
 from goqueue.spark.jobs.showing import show_key, show_time
 from goqueue.spark.jobs.task_progress import watched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
-
     from goqueue.spark.http_client import Http
-    from goqueue.spark.jobs.report import Progress, Row
 
 _MAX_GROUPS: Final = 1000
 """That a report can have; what is not among the largest is counted together."""

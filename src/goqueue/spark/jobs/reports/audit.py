@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.storagelevel import StorageLevel
 
@@ -12,20 +13,16 @@ from goqueue.spark.errors import ValueFormatError
 from goqueue.spark.jobs.error_text import normalised
 from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.reading import load, resolve, sample_of
-from goqueue.spark.jobs.report import JobReport, Table, silent
+from goqueue.spark.jobs.report import JobReport, Progress, Row, Table, silent
 from goqueue.spark.jobs.reports import fitting
 from goqueue.spark.jobs.reports.fitting import FRAME_HEADERS, Judge, Verdict
 from goqueue.spark.jobs.task_progress import watched
-from goqueue.spark.values.registry import SchemaRegistry
+from goqueue.spark.values.registry import RegisteredSchema, SchemaRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
-
     from goqueue.spark.http_client import Http
-    from goqueue.spark.jobs.report import Progress, Row
-    from goqueue.spark.values.registry import RegisteredSchema
 
 _MAX_FIELDS: Final = 10_000
 """Different names of fields that are counted; a topic of free JSON may have any number."""

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.schemas.formats import parse
 from goqueue.schemas.frames import ID_HEADER, FrameFault, Part, frame_of, indexes_of
-from goqueue.schemas.model import SchemaType
+from goqueue.schemas.model import SchemaType, Validator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from goqueue.records import Headers
-    from goqueue.schemas.model import Validator
     from goqueue.spark.values.registry import RegisteredSchema
 
 NAMED: Final = "named"

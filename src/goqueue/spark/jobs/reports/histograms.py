@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import Column
 from pyspark.sql import functions as sql
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import Column
 
 BASE: Final = 1.02
 ERROR: Final = (BASE - 1) / 2

@@ -18,21 +18,18 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark import clock
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.link import Link
-from goqueue.spark.jobs.report import JobReport, Table, silent
+from goqueue.spark.jobs.report import JobReport, Progress, Row, Table, silent
 from goqueue.spark.jobs.reports.lag_history import history_rows
 from goqueue.spark.jobs.showing import show_span, show_time
-from goqueue.spark.kafka.cluster import READ_COMMITTED, READ_UNCOMMITTED
+from goqueue.spark.kafka.cluster import READ_COMMITTED, READ_UNCOMMITTED, Cluster, TopicView
 from goqueue.spark.kafka.group_members import Reading, readings
-from goqueue.spark.kafka.groups import committed, list_groups, times_at
+from goqueue.spark.kafka.groups import GroupLine, committed, list_groups, times_at
 from goqueue.spark.reading.resolving import find_ends
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from goqueue.spark.http_client import Http
-    from goqueue.spark.jobs.report import Progress, Row
-    from goqueue.spark.kafka.cluster import Cluster, TopicView
-    from goqueue.spark.kafka.groups import GroupLine
 
 HOUR_MS: Final = 3_600_000
 _MAX_HOURS: Final = 24 * 31

@@ -6,16 +6,17 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.storagelevel import StorageLevel
 
 from goqueue.model.partitioning import PARTITIONERS
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.link import Link
-from goqueue.spark.jobs.reading import load, resolve, sample_of
-from goqueue.spark.jobs.report import JobReport, Table, silent
+from goqueue.spark.jobs.reading import Ranges, load, resolve, sample_of
+from goqueue.spark.jobs.report import JobReport, Progress, Row, Table, silent
 from goqueue.spark.jobs.reports import histograms
-from goqueue.spark.jobs.reports.balance import EVEN, gini, max_to_mean, outlooks, suggested
+from goqueue.spark.jobs.reports.balance import EVEN, Outlook, gini, max_to_mean, outlooks, suggested
 from goqueue.spark.jobs.reports.skew_counts import Skew
 from goqueue.spark.jobs.reports.skew_plot import skew_plot
 from goqueue.spark.jobs.showing import show_key, show_time
@@ -24,11 +25,6 @@ from goqueue.spark.jobs.task_progress import watched
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
-
-    from goqueue.spark.jobs.reading import Ranges
-    from goqueue.spark.jobs.report import Progress, Row
-    from goqueue.spark.jobs.reports.balance import Outlook
 
 _MAX_TOP: Final = 1000
 HOT_KEYS: Final = 1000

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.jobs.reading import check_share
-from goqueue.spark.jobs.report import JobReport, Table, silent
+from goqueue.spark.jobs.report import JobReport, Progress, Row, Table, silent
 from goqueue.spark.jobs.reports import histograms
 from goqueue.spark.jobs.reports.stages import OUTCOMES, STAGES, TOTAL, Found, Happened, found_in
 from goqueue.spark.jobs.showing import show_time
@@ -21,9 +22,6 @@ from goqueue.tracing.context import derived_id, offset_in
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    from goqueue.spark.jobs.report import Progress, Row
 
 _MAX_COUNT: Final = 1_000_000
 """Neighbours that one entry may be of; a line that says more is no entry."""

@@ -9,7 +9,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
 from goqueue.spark.errors import OptionsError
-from goqueue.spark.jobs.ledger import open_ledger
+from goqueue.spark.jobs.ledger import Ledger, Piece, open_ledger
 from goqueue.spark.jobs.link import Link, ranges_of
 from goqueue.spark.jobs.messages import Filters, TopicMessages
 from goqueue.spark.jobs.moments import DAY_MS, Moment, as_ms
@@ -25,7 +25,7 @@ from goqueue.spark.jobs.piecework import (
 )
 from goqueue.spark.jobs.reading import load_topic
 from goqueue.spark.jobs.report import JobReport, Progress, Table, silent
-from goqueue.spark.lake import describe_table, lake_table, merge_small_files
+from goqueue.spark.lake import LakeTable, describe_table, lake_table, merge_small_files
 from goqueue.spark.lake.options import DEFAULT_TARGET_BYTES
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, SparkSession
 
-    from goqueue.spark.jobs.ledger import Ledger, Piece
-    from goqueue.spark.lake import LakeTable
 
 COLUMNS: Final = "key value topic partition offset timestamp timestampType headers"
 DATE_COLUMN: Final = "date"

@@ -13,9 +13,17 @@ from goqueue.model.delivery import DELIVER_AT_HEADER
 from goqueue.model.partitioning import PARTITIONERS
 from goqueue.spark import clock
 from goqueue.spark.errors import OptionsError
-from goqueue.spark.jobs.messages import Filters
-from goqueue.spark.jobs.moments import as_asked, as_ms
-from goqueue.spark.jobs.piecework import Work, Written, do_pieces, message_bytes, refuse
+from goqueue.spark.jobs.messages import Filters, Messages
+from goqueue.spark.jobs.moments import Moment, as_asked, as_ms
+from goqueue.spark.jobs.piecework import (
+    Outcome,
+    Pace,
+    Work,
+    Written,
+    do_pieces,
+    message_bytes,
+    refuse,
+)
 from goqueue.spark.jobs.showing import show_time
 from goqueue.spark.kafka.topic_admin import create_topic, topic_settings
 from goqueue.spark.writing.pacing import Pacer
@@ -27,9 +35,6 @@ if TYPE_CHECKING:
 
     from goqueue.spark.jobs.ledger import Ledger, Piece
     from goqueue.spark.jobs.link import Link, TopicRange
-    from goqueue.spark.jobs.messages import Messages
-    from goqueue.spark.jobs.moments import Moment
-    from goqueue.spark.jobs.piecework import Outcome, Pace
     from goqueue.spark.jobs.report import Progress
     from goqueue.spark.kafka.cluster import Cluster
 

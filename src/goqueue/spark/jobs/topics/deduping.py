@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from pyspark.sql import Observation, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
-from goqueue.spark.jobs.ledger import open_ledger
+from goqueue.spark.jobs.ledger import Ledger, open_ledger
 from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.messages import COLUMNS, TableMessages, TopicMessages, sql_problems
 from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, Outcome, Pace, refuse
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from goqueue.spark.jobs.ledger import Ledger
     from goqueue.spark.jobs.moments import Moment
 
 Keep = Literal["first", "last"]

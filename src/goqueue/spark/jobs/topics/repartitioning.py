@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
 from goqueue.spark.errors import OptionsError, VerificationError
-from goqueue.spark.jobs.ledger import open_ledger
+from goqueue.spark.jobs.ledger import Ledger, open_ledger
 from goqueue.spark.jobs.link import Link, TopicRange, ranges_of
 from goqueue.spark.jobs.messages import TopicMessages
 from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, Pace, partition_rows, refuse
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from goqueue.spark.jobs.ledger import Ledger
 
 _PRIME: Final = 2_147_483_647
 """Checksums are summed up modulo this, so that a sum of billions of them fits."""

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.ledger import open_ledger
 from goqueue.spark.jobs.link import Link
-from goqueue.spark.jobs.messages import COLUMNS, TableMessages, sql_problems
-from goqueue.spark.jobs.moments import DAY_MS
+from goqueue.spark.jobs.messages import COLUMNS, Filters, TableMessages, sql_problems
+from goqueue.spark.jobs.moments import DAY_MS, Moment
 from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, Pace, partition_rows, refuse
 from goqueue.spark.jobs.report import JobReport, Progress, Table, silent
 from goqueue.spark.jobs.topics.archiving import DATE_COLUMN
@@ -23,16 +23,12 @@ from goqueue.spark.jobs.topics.copying import (
     ensure_target,
     settle,
 )
-from goqueue.spark.lake import describe_table, lake_table, read_table
+from goqueue.spark.lake import LakeTable, describe_table, lake_table, read_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
-
-    from goqueue.spark.jobs.messages import Filters
-    from goqueue.spark.jobs.moments import Moment
-    from goqueue.spark.lake import LakeTable
 
 
 def restore(

@@ -13,7 +13,16 @@ from goqueue.spark.pipelines.checks.options import check_options
 from goqueue.spark.pipelines.checks.streams import check_streams
 from goqueue.spark.pipelines.functions import function_file
 from goqueue.spark.pipelines.graph import inputs_of, sources_behind
-from goqueue.spark.pipelines.model import JoinStep, PythonStep, RulesStep, SqlStep, TopicSink
+from goqueue.spark.pipelines.model import (
+    JoinStep,
+    Pipeline,
+    Problem,
+    PythonStep,
+    RulesStep,
+    SqlStep,
+    Step,
+    TopicSink,
+)
 from goqueue.spark.pipelines.naming import LETTERS, dead_letter_topic, keeps_letters, letter_steps
 from goqueue.spark.pipelines.sql_tables import read_query
 from goqueue.spark.wording import nearest
@@ -21,7 +30,6 @@ from goqueue.spark.wording import nearest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from goqueue.spark.pipelines.model import Pipeline, Problem, Step
     from goqueue.spark.pipelines.yaml_nodes import Place
 
 _MAX_PARTS: Final = 500

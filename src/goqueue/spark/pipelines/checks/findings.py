@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from goqueue.spark.pipelines.model import Problem
+from goqueue.spark.pipelines.model import Pipeline, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from goqueue.spark.pipelines.model import Pipeline
     from goqueue.spark.pipelines.yaml_nodes import Place
 
 

@@ -9,18 +9,17 @@ from goqueue.spark.pipelines.model import (
     NO_UPDATES,
     JoinStep,
     OutputMode,
+    Sink,
     TableSink,
     TopicSink,
     WindowStep,
 )
-from goqueue.spark.pipelines.natures import Kind, Nature, natures_of
+from goqueue.spark.pipelines.natures import Kind, Nature, Stateful, natures_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.spark.pipelines.checks.findings import Findings
-    from goqueue.spark.pipelines.model import Sink
-    from goqueue.spark.pipelines.natures import Stateful
 
 _A_WATERMARK: Final = "watermark: {column: …, delay: 1 minute}"
 

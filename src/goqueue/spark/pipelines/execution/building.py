@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from goqueue.spark.errors import ColumnsError, SparkSourceError
 from goqueue.spark.monitoring.failures import SPARK_ERRORS, reason_of
@@ -22,21 +22,19 @@ from goqueue.spark.pipelines.graph import in_order, inputs_of
 from goqueue.spark.pipelines.model import (
     JoinStep,
     Otherwise,
+    Pipeline,
     PipelineError,
     Problem,
     PythonStep,
     RulesStep,
+    Source,
     SqlStep,
+    Step,
     TableFormat,
     TableSource,
     TopicSource,
     WindowStep,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from goqueue.spark.pipelines.model import Pipeline, Source, Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 from goqueue.model.dead_letters import HEADER_PREFIX, Reason
 from goqueue.spark.pipelines.execution.rules import BROKEN, row_as_json, rules_of
 from goqueue.spark.pipelines.execution.topic_tables import ORIGIN, PARSED
-from goqueue.spark.pipelines.model import Otherwise
+from goqueue.spark.pipelines.model import Otherwise, Rule, RulesStep
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from goqueue.spark.pipelines.model import Rule, RulesStep
 
 _HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
 _ORIGIN_TYPES: Final = {

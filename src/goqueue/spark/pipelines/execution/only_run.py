@@ -9,14 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from goqueue.spark.pipelines.model import PipelineError, Problem
+from goqueue.spark.pipelines.model import Pipeline, PipelineError, Problem
 from goqueue.spark.pipelines.naming import checkpoint_of
 from goqueue.spark.pipelines.paths import is_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.spark.pipelines.model import Pipeline
 
 _FILE: Final = "~lock"
 """Beside the checkpoints of the sinks, none of which can have such a name."""

@@ -15,13 +15,12 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
 from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.pipelines.execution.topic_tables import HIDDEN, ORIGIN, PARSED
-from goqueue.spark.pipelines.model import Otherwise, Rule
+from goqueue.spark.pipelines.model import Otherwise, Rule, RulesStep
 from goqueue.spark.pipelines.naming import keeps_letters
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from goqueue.spark.pipelines.model import RulesStep
 
 BROKEN: Final = "__broken"
 """A hidden column: the names of the rules that a row breaks."""

@@ -21,9 +21,9 @@ from goqueue.spark.monitoring.reporting import Reporter
 from goqueue.spark.pipelines.execution.building import build_tables
 from goqueue.spark.pipelines.execution.only_run import only_run
 from goqueue.spark.pipelines.execution.sessions import DEFAULT_MASTER, active, session_for
-from goqueue.spark.pipelines.execution.sinks import outputs_of, start, write_once
+from goqueue.spark.pipelines.execution.sinks import Output, outputs_of, start, write_once
 from goqueue.spark.pipelines.execution.topics import link_of, prepare_topics
-from goqueue.spark.pipelines.model import PipelineError, Problem
+from goqueue.spark.pipelines.model import Pipeline, PipelineError, Problem
 from goqueue.spark.pipelines.naming import group_name
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from goqueue.model.pipeline_reports import State
-    from goqueue.spark.pipelines.execution.sinks import Output
-    from goqueue.spark.pipelines.model import Pipeline
 
 _log = logging.getLogger(__name__)
 

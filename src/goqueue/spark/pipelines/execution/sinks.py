@@ -24,8 +24,11 @@ from goqueue.spark.pipelines.model import (
     NO_UPDATES,
     ConsoleSink,
     OutputMode,
+    Pipeline,
     PipelineError,
     Problem,
+    RulesStep,
+    Sink,
     TableSink,
     TopicSink,
     Trigger,
@@ -48,7 +51,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from goqueue.spark.pipelines.execution.building import Table
-    from goqueue.spark.pipelines.model import Pipeline, RulesStep, Sink
 
 
 @dataclass(frozen=True, slots=True)

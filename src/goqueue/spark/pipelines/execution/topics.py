@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from goqueue.model.dead_letters import RETENTION_MS
 from goqueue.spark.errors import BrokerRefusedError
-from goqueue.spark.kafka.cluster import Cluster
+from goqueue.spark.kafka.cluster import Cluster, TopicView
 from goqueue.spark.kafka.topic_admin import ensure_topic
 from goqueue.spark.options.link_options import link_settings
 from goqueue.spark.pipelines.graph import topics_behind
 from goqueue.spark.pipelines.model import (
+    Pipeline,
     PipelineError,
     Problem,
+    RulesStep,
     TopicSink,
     TopicSource,
 )
@@ -23,9 +25,7 @@ from goqueue.spark.pipelines.planning import topics_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.spark.kafka.cluster import TopicView
     from goqueue.spark.kafka.settings import LinkSettings
-    from goqueue.spark.pipelines.model import Pipeline, RulesStep
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,10 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from goqueue.spark.pipelines.model import plain
-from goqueue.spark.pipelines.yaml_nodes import Entries, Items, Place, Scalar
-
-if TYPE_CHECKING:
-    from goqueue.spark.pipelines.yaml_nodes import Node
+from goqueue.spark.pipelines.yaml_nodes import Entries, Items, Node, Place, Scalar
 
 TableName: TypeAlias = str | Callable[..., Any]
 """A table by its name, or by the function that makes it."""

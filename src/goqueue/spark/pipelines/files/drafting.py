@@ -34,13 +34,11 @@ from goqueue.spark.pipelines.files.draft_nodes import (
 )
 from goqueue.spark.pipelines.files.loaded import Loaded, checked
 from goqueue.spark.pipelines.files.yaml_file import read_tree
-from goqueue.spark.pipelines.model import PythonStep
-from goqueue.spark.pipelines.yaml_nodes import Entries, Place, Scalar
+from goqueue.spark.pipelines.model import Pipeline, PythonStep
+from goqueue.spark.pipelines.yaml_nodes import Entries, Node, Place, Scalar
 
 if TYPE_CHECKING:
     from goqueue.spark.monitoring.progress import RunReport
-    from goqueue.spark.pipelines.model import Pipeline
-    from goqueue.spark.pipelines.yaml_nodes import Node
 
 F = TypeVar("F", bound=Callable[..., Any])
 _Part: TypeAlias = tuple[Scalar, "Node"]

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from goqueue.spark.pipelines.durations import duration_us
 from goqueue.spark.pipelines.files.substitution import substituted
 from goqueue.spark.pipelines.model import Problem
-from goqueue.spark.pipelines.yaml_nodes import Entries, Items, Place, Scalar
+from goqueue.spark.pipelines.yaml_nodes import Entries, Items, Node, Place, Scalar
 from goqueue.spark.wording import nearest, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from goqueue.spark.pipelines.yaml_nodes import Node
 
 T = TypeVar("T")
 _TRUTHS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from goqueue.spark.pipelines.checks.checking import check
-from goqueue.spark.pipelines.model import PipelineError
+from goqueue.spark.pipelines.model import Pipeline, PipelineError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.spark.pipelines.model import Pipeline, Problem
     from goqueue.spark.pipelines.yaml_nodes import Place
 
 

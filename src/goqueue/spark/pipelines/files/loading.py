@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Final
 from goqueue.model.limits import MAX_PIPELINE_BYTES
 from goqueue.spark.pipelines.files.loaded import Loaded, checked
 from goqueue.spark.pipelines.files.yaml_file import read_yaml
-from goqueue.spark.pipelines.model import Problem
+from goqueue.spark.pipelines.model import Pipeline, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.spark.pipelines.model import Pipeline
 
 _YAML: Final = (".yaml", ".yml")
 _PYTHON: Final = ".py"

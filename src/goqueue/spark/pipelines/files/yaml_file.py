@@ -14,13 +14,12 @@ from goqueue.spark.pipelines.files.yaml_sinks import read_trigger
 from goqueue.spark.pipelines.model import Pipeline, Problem, Trigger
 from goqueue.spark.pipelines.naming import DEFAULT_CHECKPOINTS
 from goqueue.spark.pipelines.paths import beside
-from goqueue.spark.pipelines.yaml_nodes import Entries, Scalar, UnreadableError, parse_yaml
+from goqueue.spark.pipelines.yaml_nodes import Entries, Node, Scalar, UnreadableError, parse_yaml
 from goqueue.spark.wording import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from goqueue.spark.pipelines.yaml_nodes import Node
 
 T = TypeVar("T")
 _KEYS: Final = ("name", "broker", "checkpoints", "trigger", "spark", "sources", "steps", "sinks")

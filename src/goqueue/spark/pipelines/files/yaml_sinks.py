@@ -8,6 +8,7 @@ from goqueue.spark.pipelines.durations import duration_hint, duration_us
 from goqueue.spark.pipelines.model import (
     ConsoleSink,
     OutputMode,
+    Sink,
     TableFormat,
     TableSink,
     TopicSink,
@@ -19,7 +20,6 @@ from goqueue.spark.wording import nearest, shown
 
 if TYPE_CHECKING:
     from goqueue.spark.pipelines.files.fields import Fields
-    from goqueue.spark.pipelines.model import Sink
 
 EXPECTED: Final = "a sink such as {from: valid, topic: clean} or {from: valid, delta: ./lake}"
 WRITABLE: Final = (TableFormat.PARQUET, TableFormat.DELTA, TableFormat.ICEBERG)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from goqueue.spark.pipelines.model import TableFormat, TableSource, TopicSource, Watermark
+from goqueue.spark.pipelines.model import Source, TableFormat, TableSource, TopicSource, Watermark
 from goqueue.spark.pipelines.paths import beside
 
 if TYPE_CHECKING:
     from goqueue.spark.pipelines.files.fields import Fields
-    from goqueue.spark.pipelines.model import Source
 
 VALUE_FORMATS: Final = ("binary", "json", "avro", "protobuf", "confluent")
 FORMATS: Final = {each.value: each for each in TableFormat}

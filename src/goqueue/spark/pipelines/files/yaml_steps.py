@@ -13,6 +13,7 @@ from goqueue.spark.pipelines.model import (
     Rule,
     RulesStep,
     SqlStep,
+    Step,
     WindowStep,
 )
 from goqueue.spark.pipelines.yaml_nodes import Items
@@ -20,7 +21,6 @@ from goqueue.spark.pipelines.yaml_nodes import Items
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from goqueue.spark.pipelines.model import Step
 
 EXPECTED: Final = "a step such as {sql: SELECT …} or {from: orders, rules: […]}"
 _KEYS: Final = {
