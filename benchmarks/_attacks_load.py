@@ -27,8 +27,7 @@ from benchmarks._raw_client import (
     produce_frame,
 )
 from benchmarks._turns import expect
-from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
-from goqueue.wire.grpc.v1 import goqueue_pb2_grpc as services
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb, goqueue_pb2_grpc as services
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -11,14 +11,15 @@ import confluent_kafka
 import kafka.errors
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
-from aiokafka.admin.config_resource import ConfigResource as AioConfigResource
-from aiokafka.admin.config_resource import ConfigResourceType as AioConfigResourceType
+from aiokafka.admin.config_resource import (
+    ConfigResource as AioConfigResource,
+    ConfigResourceType as AioConfigResourceType,
+)
 from aiokafka.structs import TopicPartition as AioTopicPartition
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, admin
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kafka import TopicPartition
-from kafka.admin import ConfigResource as PythonResource
-from kafka.admin import ConfigResourceType, KafkaAdminClient
+from kafka.admin import ConfigResource as PythonResource, ConfigResourceType, KafkaAdminClient
 
 from protocol.kafka_clients import CONFLUENT, Message
 from protocol.raw_kafka import make_batch, sequenced

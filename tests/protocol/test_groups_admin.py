@@ -17,8 +17,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
-from kafka import KafkaAdminClient
-from kafka import TopicPartition as PythonPartition
+from kafka import KafkaAdminClient, TopicPartition as PythonPartition
 from kafka.errors import (
     GroupIdNotFoundError,
     GroupSubscribedToTopicError,

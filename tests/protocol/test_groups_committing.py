@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from aiokafka import AIOKafkaConsumer
-from aiokafka import TopicPartition as AioPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition as AioPartition
 from confluent_kafka import (
     OFFSET_INVALID,
     Consumer,
@@ -17,8 +16,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
-from kafka import KafkaConsumer
-from kafka import TopicPartition as PythonPartition
+from kafka import KafkaConsumer, TopicPartition as PythonPartition
 from kafka.structs import OffsetAndMetadata as PythonOffset
 
 from support import group_wire as wire

@@ -9,8 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from kio.schema.errors import ErrorCode
 
-from support import group_wire
-from support import streams_wire as wire
+from support import group_wire, streams_wire as wire
 from support.groups import make_topic
 from support.kafka_wire import WireClient
 from support.server import ServerProcess

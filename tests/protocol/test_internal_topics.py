@@ -9,8 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, admin
 
 from goqueue.model.internal_topics import INTERNAL_TOPICS
-from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
-from goqueue.wire.grpc.v1 import goqueue_pb2_grpc as services
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb, goqueue_pb2_grpc as services
 from protocol.kafka_clients import CONFLUENT, WAIT_S, Message
 from support.http_api import HttpApi
 

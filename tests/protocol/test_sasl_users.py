@@ -12,9 +12,11 @@ from confluent_kafka.admin import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from kafka.admin import KafkaAdminClient
-from kafka.admin import UserScramCredentialDeletion as PythonDeletion
-from kafka.admin import UserScramCredentialUpsertion as PythonUpsertion
+from kafka.admin import (
+    KafkaAdminClient,
+    UserScramCredentialDeletion as PythonDeletion,
+    UserScramCredentialUpsertion as PythonUpsertion,
+)
 
 from protocol.secure_clients import AT_ONCE, CLIENTS, WAIT_S, Access, admin_of
 from support.server import start_server

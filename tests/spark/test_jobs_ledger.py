@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from goqueue.spark.errors import DataLossError, OptionsError
 from goqueue.spark.jobs.ledger import Entries, Ledger, Piece, open_ledger

@@ -9,8 +9,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from goqueue.spark.errors import LakeError
 from goqueue.spark.lake import describe_table, lake_table, last_number, vacuum

@@ -8,8 +8,7 @@ from itertools import groupby, pairwise
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from goqueue.spark.lake import merging
 from goqueue.spark.lake.merging import MERGED_FILES, merged, order_of, plan_groups, rows_of

@@ -8,8 +8,7 @@ import sys
 from importlib import resources
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.cli.api import Api
 from goqueue.cli.contexts import Target

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 import typer
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from goqueue.cli.root import app
 from goqueue.cli.times import moment_ms

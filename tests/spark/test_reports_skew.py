@@ -10,8 +10,7 @@ from xml.etree import ElementTree as ET
 
 import mmh3
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.records import Record
 from goqueue.spark.errors import OptionsError

@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.options.write_options import parse_write_options

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.errors import OffsetsError, TopicMissingError

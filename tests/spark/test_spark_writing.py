@@ -10,8 +10,7 @@ from itertools import count
 import mmh3
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pyspark.taskcontext import TaskContext
 
 from goqueue.spark.errors import (

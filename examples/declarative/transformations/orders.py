@@ -3,8 +3,11 @@
 import os
 
 from pyspark import pipelines as dp
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
+from pyspark.sql import (
+    DataFrame,
+    SparkSession,
+    functions as F,  # noqa: N812 - as everyone writes it
+)
 
 spark = SparkSession.active()
 SERVERS = os.environ.get("GOQUEUE_SERVERS", "127.0.0.1:9092")

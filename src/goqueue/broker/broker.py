@@ -63,9 +63,8 @@ from goqueue.tracing.log_groups import LogGroupTraces
 from goqueue.tracing.store import TraceStore
 from goqueue.tracing.tracer import Tracer
 from goqueue.transactions.ends import TransactionEnds
-from goqueue.transactions.offsets import TransactionOffsets
 from goqueue.transactions.service import Transactions
-from goqueue.transactions.writer import TransactionWriter
+from goqueue.transactions.writer import TransactionOffsets, TransactionWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Self
 from goqueue.cli.output import note
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
+    from rich.progress import Progress as RichProgress, TaskID
 
 
 class Bars:

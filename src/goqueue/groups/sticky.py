@@ -12,8 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Mapping, Sequence, Set as AbstractSet
 
 T = TypeVar("T")
 

@@ -315,6 +315,16 @@ class SystemDisk:
             raise translate(error, "measuring", folder) from error
 
 
+def read_file(disk: Disk, path: Path, most_bytes: int | None = None) -> bytes:
+    """What is in a file; of a longer one than `most_bytes`, the beginning."""
+    file = disk.open(path, write=False)
+    try:
+        size = file.size()
+        return file.read(0, size if most_bytes is None else min(size, most_bytes))
+    finally:
+        file.close()
+
+
 def replace_file(disk: Disk, path: Path, data: Bytes) -> None:
     """Put `data` at `path` so that a crash at any moment leaves the old file or the new one."""
     temporary = path.with_name(path.name + ".tmp")

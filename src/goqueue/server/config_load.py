@@ -21,8 +21,7 @@ from goqueue.server.config_sources import (
 from goqueue.server.config_table import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
     from pathlib import Path
 
 _PORT = Whole(0, 65535)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.model.errors import DiskError
-from goqueue.runtime.disk import Disk, replace_file
+from goqueue.runtime.disk import Disk, read_file, replace_file
 from goqueue.storage.naming import TEMPORARY
 
 if TYPE_CHECKING:
@@ -180,11 +180,7 @@ class SnapshotFolder:
     def _read(self, name: str) -> Snapshot | None:
         """The snapshot in a file; None when it cannot be read, is damaged or of another kind."""
         try:
-            file = self._disk.open(self._folder / name, write=False)
-            try:
-                snapshot = Snapshot.decode(file.read(0, file.size()))
-            finally:
-                file.close()
+            snapshot = Snapshot.decode(read_file(self._disk, self._folder / name))
         except DiskError:
             return None
         return snapshot if snapshot is not None and snapshot.kind in self._kinds else None

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from goqueue.model.errors import DiskError
+from goqueue.runtime.disk import Disk, DiskFile, read_file
 from goqueue.tracing.events import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from goqueue.runtime.disk import Disk, DiskFile
 
 _MAX_PARTITIONS: Final = 1000
 """Of one file. A file with more of them is searched each time."""
@@ -281,11 +281,7 @@ class TraceFiles:
 
     def _load(self, name: str) -> bytes:
         try:
-            file = self._disk.open(self._folder / name, write=False)
-            try:
-                return file.read(0, min(file.size(), self._most_read))
-            finally:
-                file.close()
+            return read_file(self._disk, self._folder / name, self._most_read)
         except DiskError as error:
             logger.warning("traces are missing: %s", error)
             return b""

@@ -13,8 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
-from opentelemetry.trace.status import Status as SpanStatus
-from opentelemetry.trace.status import StatusCode
+from opentelemetry.trace.status import Status as SpanStatus, StatusCode
 
 from goqueue.model.errors import TraceExportError
 from goqueue.tracing.events import Entry, Event, Span, span_of

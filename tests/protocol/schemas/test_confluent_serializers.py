@@ -17,8 +17,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
-from google.protobuf import descriptor_pb2 as pb
-from google.protobuf import descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2 as pb, descriptor_pool, message_factory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

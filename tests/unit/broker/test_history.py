@@ -6,8 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.insight.backlogs import Backlog
 from goqueue.insight.history import _MAX_GROUPS, POINTS, STEP_S, History, Line

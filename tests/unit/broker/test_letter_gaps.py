@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.queues.dead_letters import letter_gaps
 from goqueue.queues.dead_letters.letter_gaps import Gaps

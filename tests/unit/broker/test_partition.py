@@ -10,8 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from goqueue.model.errors import DiskError, LogFailedError, OffsetOutOfRangeError
 from goqueue.model.topic_partition import TopicPartition

@@ -11,8 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from goqueue.model.delivery import PRIORITY_HEADER
 from goqueue.model.errors import (
@@ -23,8 +22,7 @@ from goqueue.model.errors import (
 )
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
-from goqueue.partitions.opening import open_on_disk
-from goqueue.partitions.opening import opened as opened_log
+from goqueue.partitions.opening import open_on_disk, opened as opened_log
 from goqueue.partitions.partition import Isolation, Partition
 from goqueue.records import Record, decode_rows, encode, peek, walk
 from goqueue.records.batch import DELIVERY, TRANSACTIONAL

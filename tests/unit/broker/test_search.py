@@ -7,8 +7,7 @@ from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker

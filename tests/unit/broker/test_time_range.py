@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.reading.stored_messages import StoredMessage

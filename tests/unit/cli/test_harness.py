@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from benchmarks import harness
 from benchmarks.harness import Run, benchmark
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rich.console import Console
 
 

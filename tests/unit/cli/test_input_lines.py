@@ -7,8 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.cli.messages.input_lines import (
     _MAX_LINE_BYTES,

@@ -5,8 +5,7 @@ import json
 import pytest
 import typer
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.cli.calls import Call, Globals
 from goqueue.cli.output import Format, emit, emit_line, fail, printable

@@ -4,8 +4,7 @@ import time
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.cli.errors import UsageError
 from goqueue.cli.times import (

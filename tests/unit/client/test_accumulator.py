@@ -6,8 +6,7 @@ from collections import deque
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from goqueue.client.accumulator import _MAX_IN_FLIGHT, Accumulator, Identity, Lane, Refusal

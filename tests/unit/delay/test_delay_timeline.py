@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.delays.slots import SLOT_MS
 from goqueue.delays.timeline import STEPS_MS, timeline

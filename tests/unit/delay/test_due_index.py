@@ -6,8 +6,7 @@ from array import array
 from itertools import chain
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from goqueue.delays.due_index import STEP_MS, DueIndex

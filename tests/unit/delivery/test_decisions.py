@@ -6,14 +6,12 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import CorruptQueueStateError
 from goqueue.partitions.lane_index import LaneIndex
-from goqueue.queues.delivery import decisions
-from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery import decisions, operations as ops
 from goqueue.queues.delivery.queue import PartitionQueue
 from goqueue.queues.delivery.settings import QueueSettings
 

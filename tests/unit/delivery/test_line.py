@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from goqueue.partitions.lane_index import LaneIndex
 from goqueue.queues.delivery.leases import Lease

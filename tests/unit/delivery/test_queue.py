@@ -9,16 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import msgspec
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import ExpiredReceiptError, UnknownReceiptError
 from goqueue.partitions.lane_index import LaneIndex
-from goqueue.queues.delivery import decisions
-from goqueue.queues.delivery import operations as ops
-from goqueue.queues.delivery import receipts as checks
+from goqueue.queues.delivery import decisions, operations as ops, receipts as checks
 from goqueue.queues.delivery.leases import NUMBERS
 from goqueue.queues.delivery.pages import PAGE, MessageState
 from goqueue.queues.delivery.queue import PartitionQueue

@@ -8,12 +8,10 @@ from itertools import count
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from goqueue.partitions.lane_index import LaneIndex
-from goqueue.queues.delivery import decisions
-from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery import decisions, operations as ops
 from goqueue.queues.delivery.group import QueueGroup, Source
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.delivery.queue import PartitionQueue

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import (
@@ -16,9 +15,7 @@ from goqueue.model.errors import (
     UnknownReceiptError,
 )
 from goqueue.partitions.lane_index import LaneIndex
-from goqueue.queues.delivery import decisions
-from goqueue.queues.delivery import operations as ops
-from goqueue.queues.delivery import receipts as checks
+from goqueue.queues.delivery import decisions, operations as ops, receipts as checks
 from goqueue.queues.delivery.leases import _MAX_EXPIRED_RECEIPTS, ExpiredReceipts
 from goqueue.queues.delivery.queue import PartitionQueue
 from goqueue.queues.delivery.receipts import Receipt

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from uuid import UUID
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.queues.delivery.share_assignor import assign
 

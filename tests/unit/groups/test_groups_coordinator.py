@@ -4,8 +4,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from goqueue.groups.classic.group import ClassicGroup
 from goqueue.groups.classic.state import LEGAL_MOVES, ClassicState

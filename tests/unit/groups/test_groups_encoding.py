@@ -6,8 +6,7 @@ from uuid import UUID
 import pytest
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.groups.classic.member import ClassicMember
 from goqueue.groups.consumer.protocol import (

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from goqueue.groups.settings import GroupSettings

@@ -7,8 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from goqueue.spark.pipelines.durations import duration_us
 from goqueue.spark.pipelines.files.loaded import checked

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.reading.fetch import Fetched, PartitionRead, visible_batches

@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiokafka.record.default_records import (
     DefaultRecordBatch as AiokafkaBatch,
-)
-from aiokafka.record.default_records import (
     DefaultRecordBatchBuilder as AiokafkaBuilder,
 )
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.records import (
     CONTROL,
@@ -34,8 +31,10 @@ with warnings.catch_warnings():
     warnings.simplefilter(
         "ignore", DeprecationWarning
     )  # kafka-python reads its schemas the old way
-    from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
-    from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
+    from kafka.record.default_records import (
+        DefaultRecordBatch as KafkaPythonBatch,
+        DefaultRecordBatchBuilder as KafkaPythonBuilder,
+    )
 
 each_codec = pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 each_builder = pytest.mark.parametrize("builder", [AiokafkaBuilder, KafkaPythonBuilder])

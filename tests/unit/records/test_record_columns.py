@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from goqueue.model.errors import BatchTooLargeError, ChecksumMismatchError
 from goqueue.records import Compression, Record, peek

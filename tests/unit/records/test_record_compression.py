@@ -8,8 +8,7 @@ import struct
 
 import cramjam
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.model.errors import (
     BatchTooLargeError,

@@ -9,8 +9,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.schemas.avro.tree import AvroNames
 from goqueue.schemas.avro.walk import fault_in

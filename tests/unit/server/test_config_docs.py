@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.server.config import SECTIONS, TABLE, Config
 from goqueue.server.config_docs import effective, flag_help, kafka_view, reference

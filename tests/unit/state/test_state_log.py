@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.opening import open_on_disk

@@ -9,8 +9,7 @@ from contextlib import suppress
 from itertools import count
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from goqueue.model.errors import CoordinatorUnavailableError, DiskError, StorageError
 from goqueue.model.topic_partition import TopicPartition

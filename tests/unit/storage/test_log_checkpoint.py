@@ -6,8 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.model.errors import UnsupportedFormatError
 from goqueue.storage.checkpoints.checkpoint import FORMAT_VERSION, Checkpoint

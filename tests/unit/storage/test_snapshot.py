@@ -8,8 +8,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from goqueue.runtime.disk import SystemDisk
 from goqueue.storage.snapshot import Entry, Snapshot, SnapshotFolder, snapshot_due

@@ -3,8 +3,7 @@ from __future__ import annotations
 import base64
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from goqueue.access.credentials import Decoys
 from goqueue.access.keys import SCRAM_HASHES, Mechanism, keys_from_password

@@ -7,8 +7,7 @@ import logging
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from goqueue.model.errors import DiskFullError
 from goqueue.runtime.disk import SystemDisk

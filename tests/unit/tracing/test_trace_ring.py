@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from goqueue.tracing.context import derived_id, place_of, root_span
 from goqueue.tracing.events import Entry, Event, span_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 import bisect
 from dataclasses import dataclass
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from goqueue.model.topic_partition import TopicPartition

@@ -4,8 +4,7 @@ import struct
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.errors import FrameTooLargeError

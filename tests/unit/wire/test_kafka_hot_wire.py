@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from goqueue.wire.kafka import fetch as fetch_wire
-from goqueue.wire.kafka import produce as produce_wire
+from goqueue.wire.kafka import fetch as fetch_wire, produce as produce_wire
 from goqueue.wire.kafka.errors import MalformedRequestError
 from goqueue.wire.kafka.primitives import Cursor
 from support.kio_twin import kio_bytes, random_message

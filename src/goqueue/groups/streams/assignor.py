@@ -14,8 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Callable, Collection, Iterable, Mapping, Set as AbstractSet
 
 
 class Role(StrEnum):

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from grpc import StatusCode
 
-from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
-from goqueue.wire.grpc.v1 import goqueue_pb2_grpc as services
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb, goqueue_pb2_grpc as services
 
 if TYPE_CHECKING:
     from grpc.aio import ServicerContext

@@ -22,8 +22,7 @@ from goqueue.protocols.grpc.publishing import PublishService
 from goqueue.protocols.grpc.transactions import TransactionService
 from goqueue.runtime.tasks import Turns
 from goqueue.wire.grpc.limits import MAX_MESSAGE_BYTES
-from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
-from goqueue.wire.grpc.v1 import goqueue_pb2_grpc as services
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb, goqueue_pb2_grpc as services
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker

@@ -15,8 +15,7 @@ import heapq
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
     from uuid import UUID
 
     from goqueue.model.topic_partition import TopicIdPartition

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from google.protobuf import descriptor_pb2 as pb
-from google.protobuf import text_format
+from google.protobuf import descriptor_pb2 as pb, text_format
 from google.protobuf.text_encoding import CEscape
 
 from goqueue.model.errors import InvalidSchemaError

@@ -14,14 +14,18 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from google.protobuf import descriptor_pb2 as pb
-from google.protobuf import descriptor_pool, json_format, message_factory, unknown_fields
+from google.protobuf import (
+    descriptor_pb2 as pb,
+    descriptor_pool,
+    json_format,
+    message_factory,
+    unknown_fields,
+)
 from google.protobuf.message import DecodeError, Message
 
 from goqueue.model.errors import InvalidSchemaError
 from goqueue.schemas.decoded import DecodeFault
-from goqueue.schemas.protobuf import compatibility as proto_compat
-from goqueue.schemas.protobuf import walk as proto_walk
+from goqueue.schemas.protobuf import compatibility as proto_compat, walk as proto_walk
 from goqueue.schemas.protobuf.parser import parse_proto
 from goqueue.schemas.protobuf.text import text_of
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from google.protobuf import descriptor_pb2 as pb
-from google.protobuf import text_format
+from google.protobuf import descriptor_pb2 as pb, text_format
 from google.protobuf.text_encoding import CEscape
 
 if TYPE_CHECKING:

@@ -12,8 +12,10 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
+from pyspark.sql import (
+    DataFrame,
+    functions as F,  # noqa: N812 - as everyone writes it
+)
 
 from goqueue.spark.jobs.link import Link, TopicRange, ranges_of
 from goqueue.spark.jobs.reading import load_topic, schema_of

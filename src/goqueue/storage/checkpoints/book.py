@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from crc32c import crc32c
 
-from goqueue.runtime.disk import Disk, replace_file
+from goqueue.runtime.disk import Disk, read_file, replace_file
 from goqueue.storage.checkpoints.checkpoint import Checkpoint, LogSummary
 from goqueue.storage.epochs import EpochStart
 from goqueue.storage.indexes import Newest
@@ -98,13 +98,7 @@ class CheckpointBook:
         return found
 
     def _read(self) -> bytes:
-        if not self._disk.exists(self._path):
-            return b""
-        file = self._disk.open(self._path, write=False)
-        try:
-            return file.read(0, file.size())
-        finally:
-            file.close()
+        return read_file(self._disk, self._path) if self._disk.exists(self._path) else b""
 
     def name_of(self, folder: Path) -> str:
         """What the log in a folder is called here: its path below the root."""

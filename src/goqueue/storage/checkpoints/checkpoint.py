@@ -17,7 +17,7 @@ from crc32c import crc32c
 
 from goqueue.model.errors import UnsupportedFormatError
 from goqueue.model.ids import NO_TIMESTAMP
-from goqueue.runtime.disk import Disk, replace_file
+from goqueue.runtime.disk import Disk, read_file, replace_file
 from goqueue.storage.epochs import EpochStart
 from goqueue.storage.indexes import NOTHING, Newest
 from goqueue.storage.naming import CHECKPOINT
@@ -93,11 +93,7 @@ def load_checkpoint(disk: Disk, folder: Path) -> Checkpoint | None:
     path = folder / CHECKPOINT
     if not disk.exists(path):
         return None
-    file = disk.open(path, write=False)
-    try:
-        return Checkpoint.decode(file.read(0, file.size()))
-    finally:
-        file.close()
+    return Checkpoint.decode(read_file(disk, path))
 
 
 class CheckpointFile:

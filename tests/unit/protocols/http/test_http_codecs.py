@@ -4,8 +4,7 @@ import base64
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.protocols.http.api.codecs import duration_ms, time_ms, to_bytes, to_text
 from goqueue.protocols.http.api.errors import FieldError

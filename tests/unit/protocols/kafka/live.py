@@ -14,8 +14,7 @@ from goqueue.protocols.kafka.cluster.api_versions import with_api_versions
 from goqueue.protocols.kafka.connection.listener import Listener
 from goqueue.protocols.kafka.registry import Registry, api
 from goqueue.protocols.kafka.settings import ListenerSettings
-from goqueue.wire.kafka import fetch as fetch_wire
-from goqueue.wire.kafka import produce as produce_wire
+from goqueue.wire.kafka import fetch as fetch_wire, produce as produce_wire
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from goqueue.protocols.kafka.share.acknowledgements import acknowledged_offsets
 from goqueue.wire.kafka.api_keys import ApiKey

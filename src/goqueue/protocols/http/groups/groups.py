@@ -31,8 +31,7 @@ from goqueue.queues.views import queue_views
 
 if TYPE_CHECKING:
     from goqueue.groups.stats import GroupStats
-    from goqueue.insight.group_views import GroupLine as GroupLineView
-    from goqueue.insight.group_views import GroupView
+    from goqueue.insight.group_views import GroupLine as GroupLineView, GroupView
 
 _TAG: Final = "groups"
 _MAX_TOPICS: Final = 20

@@ -12,8 +12,7 @@ from collections import Counter, defaultdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as sql
+from pyspark.sql import SparkSession, functions as sql
 
 from goqueue.model.dead_letters import SUFFIX, UNDECODABLE_HEADER
 from goqueue.model.topic_partition import TopicPartition

@@ -6,8 +6,7 @@ import shlex
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as sql
+from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as sql
 from pyspark.storagelevel import StorageLevel
 
 from goqueue.spark.jobs.dead_letters.letters import COLUMNS, described, find_letter_topics

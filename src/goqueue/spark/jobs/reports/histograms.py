@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import Column
-from pyspark.sql import functions as sql
+from pyspark.sql import Column, functions as sql
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

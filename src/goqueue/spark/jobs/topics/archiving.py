@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import Observation
-from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
+from pyspark.sql import (
+    Observation,
+    functions as F,  # noqa: N812 - as everyone writes it
+)
 
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.ledger import Ledger, Piece, open_ledger

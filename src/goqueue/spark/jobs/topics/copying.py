@@ -6,8 +6,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import Observation
-from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
+from pyspark.sql import (
+    Observation,
+    functions as F,  # noqa: N812 - as everyone writes it
+)
 
 from goqueue.model.delivery import DELIVER_AT_HEADER
 from goqueue.model.partitioning import PARTITIONERS

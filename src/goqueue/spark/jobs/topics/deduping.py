@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from pyspark.sql import Observation, Window
-from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
+from pyspark.sql import (
+    Observation,
+    Window,
+    functions as F,  # noqa: N812 - as everyone writes it
+)
 
 from goqueue.spark.jobs.ledger import Ledger, open_ledger
 from goqueue.spark.jobs.link import Link
