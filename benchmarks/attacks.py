@@ -35,7 +35,7 @@ MAX_GROWTH_BYTES: Final = 100 << 20
 _QUIET_S: Final = min(10.0, SECONDS)
 """How long the load runs alone before the attack."""
 _WORST_KEPT_S: Final = 30.0
-"""The broker forgets how late its loop was after this (`runtime/loop_watch.py`)."""
+"""The broker forgets how late its loop was after this (`runtime/pauses.py`)."""
 _RECOVERY_S: Final = 30.0
 """How long memory may take to come back; the row is the least that is held within it."""
 _MS: Final = 1000.0

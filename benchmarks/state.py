@@ -22,7 +22,7 @@ from goqueue.records import Record, encode
 from goqueue.records.batch import peek
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
-from goqueue.runtime.gc_watch import GcWatch
+from goqueue.runtime.pauses import GcWatch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable

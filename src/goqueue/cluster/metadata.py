@@ -134,12 +134,9 @@ class Changes:
 class StoreStatus:
     """How the store is, for readiness and for people."""
 
-    backend: str
     revision: Revision
     oldest_watchable: Revision
     """The lowest revision that a watch may start after."""
-    key_count: int
-    session_count: int
     size_bytes: int
 
 

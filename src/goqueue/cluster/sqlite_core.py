@@ -112,14 +112,13 @@ class SqliteCore:
         """The next page of what happened under a prefix after a revision."""
         return self._read(lambda: self._changes(prefix, after))
 
-    def measure(self) -> tuple[Revision, Revision, int, int]:
-        """Revision, oldest watchable revision, keys, bytes in use."""
+    def measure(self) -> tuple[Revision, Revision, int]:
+        """Revision, oldest watchable revision, bytes in use."""
 
-        def read() -> tuple[Revision, Revision, int, int]:
-            (keys,) = self._one("SELECT count(*) FROM entries")
+        def read() -> tuple[Revision, Revision, int]:
             (pages,) = self._one("PRAGMA page_count")
             (page_bytes,) = self._one("PRAGMA page_size")
-            return self._marks.revision, self._marks.compacted, keys, pages * page_bytes
+            return self._marks.revision, self._marks.compacted, pages * page_bytes
 
         return self._read(read)
 

@@ -7,8 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from goqueue.metrics import names
-from goqueue.runtime.gc_watch import GcWatch
-from goqueue.runtime.loop_watch import LoopWatch
+from goqueue.runtime.pauses import GcWatch, LoopWatch
 from goqueue.runtime.process import ProcessUse, count_threads, read_process
 
 if TYPE_CHECKING:

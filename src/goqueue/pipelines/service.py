@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -20,7 +20,7 @@ from goqueue.model.errors import (
 )
 from goqueue.model.pipeline_reports import PipelineFields, PipelineReport
 from goqueue.state.coordinators import Family
-from goqueue.state.serial import SerialShard
+from goqueue.state.serial import Decided, SerialShard
 from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from goqueue.state.logs import StateLogs
 
 _log = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 PIPELINES_TOPIC: Final = internal_topics.PIPELINES
 _MAX_PIPELINES: Final = 1000
@@ -47,13 +46,6 @@ _ALIVE: Final = frozenset({"starting", "running"})
 
 
 _decode: Final = msgspec.json.Decoder(PipelineReport).decode
-
-
-class _Decision(NamedTuple, Generic[_T]):
-    """A report to be stored in place of another, or a name to be forgotten."""
-
-    entries: Sequence[StateEntry]
-    result: _T
 
 
 class Pipelines:
@@ -122,7 +114,7 @@ class Pipelines:
             PipelinesUnavailableError: it could not be stored; the last one still counts.
         """
 
-        async def decide() -> _Decision[PipelineReport]:
+        async def decide() -> Decided[PipelineReport]:
             if name not in self._reports and len(self._reports) >= _MAX_PIPELINES:
                 raise TooManyPipelinesError(
                     f"there are {_MAX_PIPELINES} pipelines: delete those that are not needed "
@@ -130,7 +122,7 @@ class Pipelines:
                 )
             fields = {each: getattr(said, each) for each in PipelineFields.__struct_fields__}
             report = PipelineReport(name=name, updated_at=self._clock.now_ms(), **fields)
-            return _Decision([(name.encode(), msgspec.json.encode(report))], report)
+            return Decided([(name.encode(), msgspec.json.encode(report))], report)
 
         return await self._shard.change(decide)
 
@@ -142,9 +134,9 @@ class Pipelines:
             PipelinesUnavailableError: that could not be stored.
         """
 
-        async def decide() -> _Decision[None]:
+        async def decide() -> Decided[None]:
             self.get(name)
-            return _Decision([(name.encode(), None)], None)
+            return Decided([(name.encode(), None)], None)
 
         await self._shard.change(decide)
 

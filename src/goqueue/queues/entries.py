@@ -19,7 +19,7 @@ from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.group import QueueGroup
 from goqueue.queues.delivery.queue import PartitionQueue
 from goqueue.queues.delivery.settings import QueueSettings
-from goqueue.state.log import BEGIN, END
+from goqueue.state.log import BEGIN, END, StateEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.lane_index import LaneIndex
     from goqueue.queues.delivery.operations import Operation
-    from goqueue.state.log import StateEntry
 
 _GROUP: Final = b"g"
 _QUEUE: Final = b"q"

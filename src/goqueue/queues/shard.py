@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 from goqueue.model.errors import CoordinatorUnavailableError, StorageError
 from goqueue.queues.delivery.decisions import TIMED_OUT, release
 from goqueue.queues.delivery.group import QueueGroup
-from goqueue.queues.delivery.operations import Opened
+from goqueue.queues.delivery.operations import Opened, Operation
 from goqueue.queues.entries import (
     QueueReplay,
+    QueueSource,
     changes_entry,
     dump,
     group_key,
@@ -29,10 +30,8 @@ if TYPE_CHECKING:
 
     from goqueue.model.ranges import Range
     from goqueue.model.topic_partition import TopicIdPartition
-    from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.delivery.settings import QueueSettings
-    from goqueue.queues.entries import QueueSource
     from goqueue.state.log import StateEntry, StateLog
 
 _SHORTEST_WAIT_S: Final = 0.02

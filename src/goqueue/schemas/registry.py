@@ -10,7 +10,7 @@ The rules, and the codes of refusals, are those of Confluent's registry.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.model.errors import (
     IncompatibleSchemaError,
@@ -42,21 +42,13 @@ from goqueue.schemas.state import (
     subject_entry,
     version_entry,
 )
+from goqueue.state.serial import Decided
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
 LATEST: Final = -1
-
-_T = TypeVar("_T")
-
-
-class Decided(NamedTuple, Generic[_T]):
-    """What is to be stored, and what may be told once it is."""
-
-    entries: list[Entry]
-    result: _T
 
 
 class Found(NamedTuple):

@@ -19,7 +19,7 @@ from goqueue.model.errors import (
 from goqueue.schemas.contexts import Qualified
 from goqueue.schemas.limits import MAX_VERSIONS
 from goqueue.schemas.model import Level, Mode
-from goqueue.schemas.registry import LATEST, Decided, Registry, check_subject
+from goqueue.schemas.registry import LATEST, Registry, check_subject
 from goqueue.schemas.state import (
     Entry,
     RegistryState,
@@ -30,6 +30,7 @@ from goqueue.schemas.state import (
     tombstone,
     version_entry,
 )
+from goqueue.state.serial import Decided
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

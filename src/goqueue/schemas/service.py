@@ -13,9 +13,9 @@ from goqueue.model.errors import RegistryUnavailableError
 from goqueue.partitions.damage import DamageKind, DamageReports
 from goqueue.runtime.tasks import in_thread
 from goqueue.schemas.process import REGISTRY_LIMITS, SchemaProcess
-from goqueue.schemas.registry import Decided, Registry
+from goqueue.schemas.registry import Registry
 from goqueue.state.coordinators import Family
-from goqueue.state.serial import SerialShard
+from goqueue.state.serial import Decided, SerialShard
 from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:

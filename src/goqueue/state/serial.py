@@ -7,7 +7,7 @@ first change: a broker that never has one has no topic for it.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from goqueue.model.errors import GoQueueError, StorageError
 from goqueue.runtime.tasks import in_thread
@@ -20,19 +20,14 @@ if TYPE_CHECKING:
     from goqueue.state.log import StateEntry, StateLog
 
 _T = TypeVar("_T")
-_T_co = TypeVar("_T_co", covariant=True)
 
 
-class Decision(Protocol[_T_co]):
-    """What is to be stored, and what to answer then."""
+class Decided(NamedTuple, Generic[_T]):
+    """What is to be stored, and what may be told once it is."""
 
-    @property
-    def entries(self) -> Sequence[StateEntry]:
-        """Keys and values; none when nothing changes."""
-
-    @property
-    def result(self) -> _T_co:
-        """The answer."""
+    entries: Sequence[StateEntry]
+    """Keys and values; none when nothing changes."""
+    result: _T
 
 
 class SerialMachine(StateMachine, Protocol):
@@ -95,7 +90,7 @@ class SerialShard:
             await self._loaded()
             return await in_thread(self._executor, question)
 
-    async def change(self, decide: Callable[[], Awaitable[Decision[_T]]]) -> _T:
+    async def change(self, decide: Callable[[], Awaitable[Decided[_T]]]) -> _T:
         """Decide, append, wait until that is committed, apply it, and answer.
 
         Raises the refusal when it could not be stored: then nothing has happened.
@@ -105,7 +100,7 @@ class SerialShard:
         task.add_done_callback(self._changes.discard)
         return await asyncio.shield(task)  # to the end, also when whoever asked is gone meanwhile
 
-    async def _change(self, decide: Callable[[], Awaitable[Decision[_T]]]) -> _T:
+    async def _change(self, decide: Callable[[], Awaitable[Decided[_T]]]) -> _T:
         async with self._turn:
             await self._loaded()
             decision = await decide()

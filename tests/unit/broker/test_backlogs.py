@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from goqueue.insight import backlogs
-from goqueue.insight.progress import SPACING_S, WINDOW_S, Progress
+from goqueue.insight.backlogs import SPACING_S, WINDOW_S, Progress
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.settings import QueueSettings

@@ -9,8 +9,8 @@ import pytest
 from goqueue.model.errors import DelayTooLongError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.requests import PublishRequest
+from goqueue.publishing.traces import traced_batch
 from goqueue.records import Compression, Record, encode
-from goqueue.tracing.batches import traced_batch
 from goqueue.tracing.context import TraceContext
 from goqueue.tracing.index import parts_of
 from goqueue.tracing.search import TraceQuery

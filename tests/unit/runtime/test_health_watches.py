@@ -9,8 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from goqueue.runtime.gc_watch import MUCH, GcWatch
-from goqueue.runtime.loop_watch import LoopWatch, WorstLately
+from goqueue.runtime.pauses import MUCH, GcWatch, LoopWatch, WorstLately
 from goqueue.runtime.process import ProcessUse, count_threads, read_process
 
 if TYPE_CHECKING:

@@ -13,20 +13,18 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.model.errors import InvariantError
-from goqueue.model.ranges import around
+from goqueue.model.ranges import Range, around
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.leases import NUMBERS, ExpiredReceipts, Lease
 from goqueue.queues.delivery.line import LANES, Line, Reservation
-from goqueue.queues.delivery.operations import Doom, drop, within
+from goqueue.queues.delivery.operations import Doom, LaneRange, Operation, drop, within
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.delivery.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from goqueue.model.ranges import Range
     from goqueue.partitions.lane_index import LaneIndex
-    from goqueue.queues.delivery.operations import LaneRange, Operation
 
 
 _MANY: Final = 64

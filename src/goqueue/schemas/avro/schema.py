@@ -12,8 +12,7 @@ import fastavro
 
 from goqueue.model.errors import InvalidSchemaError
 from goqueue.schemas.avro.compatibility import unreadable
-from goqueue.schemas.avro.text import text_of
-from goqueue.schemas.avro.tree import PRIMITIVES, AvroNames, Node
+from goqueue.schemas.avro.tree import PRIMITIVES, AvroNames, Node, text_of
 from goqueue.schemas.avro.walk import fault_in, may_be_empty
 from goqueue.schemas.decoded import DecodeFault, json_of
 from goqueue.schemas.json.text import loaded
