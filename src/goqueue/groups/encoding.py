@@ -76,7 +76,7 @@ class PendingOffsetKey(NamedTuple):
     partition: int
 
 
-class CommittedOffset(msgspec.Struct, frozen=True, array_like=True):
+class CommittedOffset(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where a group goes on reading, with what the committer noted."""
 
     offset: int

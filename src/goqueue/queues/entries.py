@@ -9,7 +9,9 @@ then be redelivered, and none is skipped.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from array import array
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -35,8 +37,10 @@ _CHANGES: Final = 0
 _WHOLE: Final = 1
 _DEAD: Final = 2
 """Behind a whole queue: its dead messages."""
-_DEAD_AT_ONCE: Final = 1000
-"""Dead messages in one entry of a snapshot."""
+_LEASES: Final = 3
+"""Before a whole queue: leases of it."""
+_AT_ONCE: Final = 1000
+"""Dead messages, or leases, in one entry of a snapshot."""
 _UNREADABLE: Final = (
     CorruptQueueStateError,
     InvariantError,
@@ -79,27 +83,42 @@ def dump(groups: dict[str, QueueGroup]) -> Iterator[tuple[bytes, bytes]]:
     """Everything that is there, for a snapshot; each entry is true when it is drawn.
 
     What is gone when it has its turn is left out: the log says so behind the marker of the
-    beginning. Dead messages are drawn over several turns as they were at one moment; whoever
-    replays leaves out those that are dead no more.
+    beginning. Leases are drawn over several turns before their queue, those that are new by then
+    with it; whoever replays leaves out those that have nothing left. Dead messages are drawn behind
+    it; whoever replays leaves out those that are dead no more.
     """
     for group in list(groups.values()):
         if groups.get(group.group_id) is not group:
             continue
         yield settings_entry(group.group_id, group.settings)
         for place, queue in list(group.queues.items()):
+            key = queue_key(group, place)
+            leases = array("I", queue.window.leases)
+            yield from _dump_leases(key, queue, leases)
             if groups.get(group.group_id) is group and group.queues.get(place) is queue:
-                yield from _dump_queue(queue_key(group, place), queue)
+                yield from _dump_queue(key, queue, frozenset(leases))
 
 
-def _dump_queue(key: bytes, queue: PartitionQueue) -> Iterator[tuple[bytes, bytes]]:
-    offsets, dooms = list(queue.dooms), list(queue.dooms.values())
+def _dump_leases(
+    key: bytes, queue: PartitionQueue, leases: array[int]
+) -> Iterator[tuple[bytes, bytes]]:
+    for at in range(0, len(leases), _AT_ONCE):
+        some = queue.window.dump_leases(leases[at : at + _AT_ONCE])
+        yield key, bytes((_LEASES,)) + msgspec.msgpack.encode(some)
+
+
+def _dump_queue(
+    key: bytes, queue: PartitionQueue, drawn: frozenset[int]
+) -> Iterator[tuple[bytes, bytes]]:
+    new = list(takewhile(lambda number: number not in drawn, reversed(queue.window.leases)))
+    dead = tuple(queue.dooms)  # of plain numbers: the garbage collector does not look at it again
     # Those that are about to be moved stay with what says so.
     moving = {offset for each in queue.moving for offset in each.offsets}
-    yield key, bytes((_WHOLE,)) + msgspec.msgpack.encode(queue.dump(dead=moving))
-    for at in range(0, len(offsets), _DEAD_AT_ONCE):
-        until = at + _DEAD_AT_ONCE
-        some = list(zip(offsets[at:until], dooms[at:until], strict=True))
-        yield key, bytes((_DEAD,)) + msgspec.msgpack.encode(some)
+    yield key, bytes((_WHOLE,)) + msgspec.msgpack.encode(queue.dump(moving, new))
+    for at in range(0, len(dead), _AT_ONCE):
+        offsets = dead[at : at + _AT_ONCE]
+        dooms = [(each, queue.dooms[each]) for each in offsets if each in queue.dooms]
+        yield key, bytes((_DEAD,)) + msgspec.msgpack.encode(dooms)
 
 
 class QueueReplay:
@@ -117,6 +136,8 @@ class QueueReplay:
         self._ended: set[bytes] = set()
         """Keys of groups and queues that were given up. What is said of them later, by requests
         that were under way, has no meaning."""
+        self._leases: dict[bytes, dict[int, Any]] = {}
+        """By the key of a queue that a snapshot has not come to yet."""
         self._is_partial = False
         """The log begins with a snapshot whose end is not reached: what is said of queues that it
         has not come to yet is in what it will say."""
@@ -126,6 +147,7 @@ class QueueReplay:
         """Take in entries in the order of the log; some before them may be lost."""
         for key, value in entries:
             if key in (BEGIN, END):
+                self._leases.clear()
                 self._is_partial = key == BEGIN and (self._is_partial or self._is_first)
                 self._is_first = False
                 continue
@@ -168,9 +190,12 @@ class QueueReplay:
     ) -> None:
         if value is None:
             group.close(place)
+        elif value[0] == _LEASES:
+            leases = msgspec.msgpack.decode(value[1:])
+            self._leases.setdefault(key, {}).update((lease[0], lease) for lease in leases)
         elif value[0] == _WHOLE:
-            dumped = msgspec.msgpack.decode(value[1:])
             group.close(place)
+            dumped = self._with_leases(key, msgspec.msgpack.decode(value[1:]))
             group.queues[place] = PartitionQueue.load(dumped, source.lanes, group.unacked)
         elif value[0] == _DEAD:
             if place in group.queues:
@@ -184,6 +209,13 @@ class QueueReplay:
                 self._begin_queue(group, place, source)
             for operation in operations:
                 group.apply(place, operation, source.lanes)
+
+    def _with_leases(self, key: bytes, dumped: dict[str, Any]) -> dict[str, Any]:
+        """A whole queue, with the leases that were drawn before it."""
+        leases = self._leases.pop(key, {})
+        leases.update((lease[0], lease) for lease in dumped["window"]["leases"])
+        dumped["window"]["leases"] = leases.values()
+        return dumped
 
     def _note_end(self, key: bytes, value: bytes | None) -> None:
         if value is None:

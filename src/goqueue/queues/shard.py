@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _SHORTEST_WAIT_S: Final = 0.02
 """Between two looks at what time has brought: many deadlines that lie close are one look."""
-LEASES_AT_ONCE: Final = 1000
+LEASES_AT_ONCE: Final = 250
 """Leases that expire, or messages that have waited enough, before other work has its turn."""
 
 

@@ -21,6 +21,8 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from goqueue.model.errors import DiskError
 from goqueue.runtime.disk import Disk, read_file, replace_file
 from goqueue.storage.naming import TEMPORARY
@@ -44,7 +46,7 @@ _NAME: Final = re.compile(r"snapshot-(\d+)-(\d{20})-(\d+)\.bin")
 _UNFINISHED: Final = re.compile(_NAME.pattern + re.escape(TEMPORARY))
 
 
-class Entry(NamedTuple):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One piece of state; what the type, key and value mean is the owner's business."""
 
     type: int

@@ -131,7 +131,7 @@ def test_a_snapshot_in_the_log_is_enough_whatever_happens_while_it_is_made(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(change_log, "_SLICE_BYTES", 1)
-    monkeypatch.setattr(queue_entries, "_DEAD_AT_ONCE", 7)
+    monkeypatch.setattr(queue_entries, "_AT_ONCE", 7)
     rng = random.Random(seed)
 
     async def scenario() -> None:

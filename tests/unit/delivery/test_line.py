@@ -27,7 +27,7 @@ def take(line, window, lane, count, until):
     ranges = line.choose(window, lane, count, until)
     if ranges:
         (number,) = window.unused_leases(1, 1)
-        window.add_lease(number, Lease("ann", 0, 0, []))
+        window.add_lease(number, Lease("ann", 0, 0))
         for first, end in ranges:
             window.take(first, end, number, array("Q", bytes(8 * (end - first))))
             line.taken(window, lane, first, end)
@@ -140,7 +140,7 @@ def test_a_line_that_only_hears_of_takes_knows_what_is_left():
     give_back(line, window, 0, 20)
     follower, _ = line_of()
     follower.load(*line.dump())
-    window.add_lease(99, Lease("bob", 0, 0, []))
+    window.add_lease(99, Lease("bob", 0, 0))
     window.take(5, 8, 99, array("Q", bytes(24)))
     follower.taken(window, NORMAL, 5, 8)
     follower.check_invariants()
@@ -151,7 +151,7 @@ def test_a_line_that_only_hears_of_takes_knows_what_is_left():
 def test_what_was_reserved_before_others_were_handed_out_is_offered_after_a_replay():
     """A replay learns of messages that were handed out, not of those reserved before them."""
     line, window = line_of([2] * 120)
-    window.add_lease(1, Lease("ann", 0, 0, []))
+    window.add_lease(1, Lease("ann", 0, 0))
     window.take(10, 20, 1, array("Q", bytes(80)))
     line.taken(window, NORMAL, 10, 20)
     assert take(line, window, NORMAL, 15, 120) == [*range(10), *range(20, 25)]

@@ -52,7 +52,7 @@ def opened(start=0):
 
 
 def lend(window, number, *ranges, member="ann", at_ms=1):
-    window.add_lease(number, Lease(member, at_ms, 1000, []))
+    window.add_lease(number, Lease(member, at_ms, 1000))
     for first, end in ranges:
         window.take(first, end, number, array("Q", range(first, end)))
 
@@ -102,7 +102,7 @@ class WindowMachine(RuleBasedStateMachine):
         number = self.next_lease
         self.next_lease += 1
         self.leases[number] = (member, at_ms)
-        self.window.add_lease(number, Lease(member, at_ms, at_ms + 100, []))
+        self.window.add_lease(number, Lease(member, at_ms, at_ms + 100))
         for first, end in ranges:
             nonces = array("Q", [number * 1_000_000 + offset for offset in range(first, end)])
             self.window.take(first, end, number, nonces)
@@ -122,7 +122,7 @@ class WindowMachine(RuleBasedStateMachine):
         number = self.next_lease
         self.next_lease += 1
         self.leases[number] = (member, at_ms)
-        self.window.add_lease(number, Lease(member, at_ms, 77, []))
+        self.window.add_lease(number, Lease(member, at_ms, 77))
         mine = [offset for offset in flying if self.known[offset].lease == old]
         for first, end in as_ranges(mine):
             self.window.move(first, end, number)
@@ -326,7 +326,7 @@ def test_numbers_of_leases_begin_anew_and_pass_over_those_in_use():
 @given(st.integers(1, NUMBERS - 1), st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=40))
 def test_every_number_of_a_lease_and_every_nonce_is_kept(number, nonces):
     window = opened(PAGE - 20)
-    window.add_lease(number, Lease("ann", 1, 2, []))
+    window.add_lease(number, Lease("ann", 1, 2))
     first = PAGE - 20
     window.take(first, first + len(nonces), number, array("Q", nonces))
     again = Window.load(through_a_file(window.dump()), {})

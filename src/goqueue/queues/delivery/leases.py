@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from goqueue.model.errors import InvariantError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+
+    from goqueue.model.ranges import Range
 
 _MAX_EXPIRED_RECEIPTS: Final = 10_000
 """Of one queue. Of an older one it is not known that it expired: it is unknown."""
@@ -18,17 +22,25 @@ NUMBERS: Final = 2**32
 """Numbers of leases, from 1 on, are four bytes a message; when they are used up they begin anew."""
 
 
-@dataclass(slots=True)
-class Lease:
-    """Messages that were handed to one member in one go, until one deadline."""
+class Lease(msgspec.Struct, gc=False):
+    """Messages that were handed to one member in one go, until one deadline.
+
+    There may be hundreds of thousands: the garbage collector looks at none of them.
+    """
 
     member: str
     at_ms: int
     deadline_ms: int
-    ranges: list[tuple[int, int]]
-    """Which messages those were; some may have left since."""
+    bounds: array[int] = msgspec.field(default_factory=lambda: array("q"))
+    """Which messages those were, as the first and the end of each range; some may have left
+    since."""
     left: int = 0
     """How many are still there."""
+
+    @property
+    def ranges(self) -> Iterator[Range]:
+        """The ranges, one by one."""
+        return zip(self.bounds[::2], self.bounds[1::2], strict=True)
 
 
 class Leases:

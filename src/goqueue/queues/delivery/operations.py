@@ -7,7 +7,7 @@ the end and with a default.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
@@ -88,7 +88,7 @@ class Doomed(msgspec.Struct, tag="d", array_like=True, frozen=True):
     error: str = ""
 
 
-class Doom(NamedTuple):
+class Doom(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Why and how a message died, for those who look into the dead-letter topic."""
 
     reason: str

@@ -22,16 +22,13 @@ from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.delivery.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from goqueue.partitions.lane_index import LaneIndex
 
 
 _MANY: Final = 64
 """Heaps are cleared of what counts no more when that is most of them, and so many more."""
-
-
-_HANDING_OUT: Final = (ops.Taken, ops.Untaken)
 
 
 class PartitionQueue:
@@ -63,16 +60,6 @@ class PartitionQueue:
         """A heap of deadlines and leases; only those that the lease confirms count."""
         self._errors: dict[int, str] = {}
         """The last reasons of messages that were returned."""
-        self._appliers: dict[type[Operation], Callable[[Any], None]] = {
-            ops.Taken: self._take,
-            ops.Untaken: self._untake,
-            ops.Settled: self._settle,
-            ops.Released: self._release,
-            ops.Postponed: self._postpone,
-            ops.Extended: self._extend,
-            ops.Doomed: self._doom,
-            ops.Moving: self.moving.append,
-        }
 
     def follow(self, lanes: LaneIndex) -> None:
         """The partition keeps its lanes elsewhere since it has recovered."""
@@ -208,13 +195,27 @@ class PartitionQueue:
 
     def apply(self, operation: Operation) -> None:
         """Make an operation true. `Opened` makes a queue, and is not for one that is there."""
-        kind = type(operation)
-        self._appliers[kind](operation)
-        if not self.is_read and kind not in _HANDING_OUT:
-            self.is_read = True
+        match operation:
+            case ops.Taken():
+                self._take(operation)
+            case ops.Untaken():
+                self._untake(operation)
+            case ops.Settled():
+                self._settle(operation)
+            case ops.Released():
+                self._release(operation)
+            case ops.Postponed():
+                self._postpone(operation)
+            case ops.Extended():
+                self._extend(operation)
+            case ops.Doomed():
+                self._doom(operation)
+            case ops.Moving():
+                self.moving.append(operation)
+        self.is_read = self.is_read or not isinstance(operation, ops.Taken | ops.Untaken)
 
     def _take(self, taken: ops.Taken) -> None:
-        self._add_lease(taken.lease, Lease(taken.member, taken.at_ms, taken.deadline_ms, []))
+        self._add_lease(taken.lease, Lease(taken.member, taken.at_ms, taken.deadline_ms))
         total = sum(end - first for _, first, end in taken.ranges)
         nonces = array("Q", shake_128(taken.seed).digest(8 * total))
         drawn = 0
@@ -254,7 +255,7 @@ class PartitionQueue:
         if not flights:
             return
         old = window.leases[flights[0][2]]
-        new = Lease(old.member, old.at_ms, extended.deadline_ms, [])
+        new = Lease(old.member, old.at_ms, extended.deadline_ms)
         self._add_lease(extended.lease, new)
         for first, end, _ in flights:
             window.move(first, end, extended.lease)
@@ -332,10 +333,12 @@ class PartitionQueue:
 
     # --- Keeping ---------------------------------------------------------------------------------
 
-    def dump(self, dead: Iterable[int] | None = None) -> dict[str, Any]:
+    def dump(
+        self, dead: Iterable[int] | None = None, leases: Iterable[int] | None = None
+    ) -> dict[str, Any]:
         """Everything, for a snapshot; what is reserved may be handed out.
 
-        Of dead messages only some, if they are named: the others go to `add_dead`.
+        Of dead messages and leases only some, if they are named; the others are loaded apart.
         """
         named = self.dooms if dead is None else dead
         cursors, back = self.line.dump()
@@ -343,7 +346,7 @@ class PartitionQueue:
             for lane, first, end in reservation.ranges:
                 back[lane].append((first, end))
         return {
-            "window": self.window.dump(),
+            "window": self.window.dump(leases),
             "line": (cursors, back),
             "due": [(offset, due_ms) for offset, (due_ms, _) in self._due.items()],
             "errors": list(self._errors.items()),
@@ -366,8 +369,8 @@ class PartitionQueue:
         queue._errors.update(dumped["errors"])
         queue.dooms.update((offset, Doom(*doom)) for offset, doom in dumped["dooms"])
         queue.moving += (ops.Moving(*fields) for _, *fields in dumped["moving"])
-        for number, lease in queue.window.leases.items():
-            heapq.heappush(queue._deadlines, (lease.deadline_ms, number))
+        queue._deadlines = [(each.deadline_ms, key) for key, each in queue.window.leases.items()]
+        heapq.heapify(queue._deadlines)
         queue.next_lease = dumped["next_lease"]
         queue.is_read = dumped.get("is_read", True)
         return queue

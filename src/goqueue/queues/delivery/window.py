@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.model.errors import InvariantError
@@ -29,6 +30,8 @@ from goqueue.queues.delivery.pages import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from goqueue.model.ranges import Range
 
 _ONE_MORE: Final = bytes(min(count + 1, 255) for count in range(256))
@@ -89,7 +92,7 @@ class Window(PageTable):
             self._take_one(first, number, lease, nonces[0])
             return
         for run in self._matching(first, end, TAKEABLE):
-            lease.ranges.append(run)
+            lease.bounds.extend(run)
             self._leases.entered(lease, run[1] - run[0])
             for page, at, upto, offset in self._touch(*run):
                 size = upto - at
@@ -109,7 +112,7 @@ class Window(PageTable):
         if was not in (_AVAILABLE, _WAITING):
             return
         page, at = self._page(offset // PAGE), offset % PAGE
-        lease.ranges.append((offset, offset + 1))
+        lease.bounds.extend((offset, offset + 1))
         self._leases.entered(lease, 1)
         if was == _WAITING:
             self.totals[_WAITING] -= 1
@@ -127,7 +130,7 @@ class Window(PageTable):
         """Give what is in flight of [first, end) to another lease; receipts stay as they are."""
         lease = self.leases[number]
         for run in self.in_state(first, end, MessageState.IN_FLIGHT):
-            lease.ranges.append(run)
+            lease.bounds.extend(run)
             self._leases.entered(lease, run[1] - run[0])
             for page, at, upto, offset in self._touch(*run):
                 for from_, to, old in page.flights(at, upto):
@@ -257,31 +260,38 @@ class Window(PageTable):
 
     # --- Keeping ---------------------------------------------------------------------------------
 
-    def dump(self) -> dict[str, Any]:
-        """Everything, for a snapshot."""
+    def dump(self, leases: Iterable[int] | None = None) -> dict[str, Any]:
+        """Everything, for a snapshot; of the leases only some, if they are named."""
         return {
             "start": self.start,
-            "leases": [
-                (number, lease.member, lease.at_ms, lease.deadline_ms, lease.ranges)
-                for number, lease in self.leases.items()
-            ],
+            "leases": self.dump_leases(self.leases if leases is None else leases),
             "pages": [
                 (number, None if page is None else page.dump())
                 for number, page in self._pages.items()
             ],
         }
 
+    def dump_leases(self, numbers: Iterable[int]) -> list[tuple[Any, ...]]:
+        """Those that are still there. A lease never changes, except that messages leave it."""
+        return [
+            (number, lease.member, lease.at_ms, lease.deadline_ms, list(lease.ranges))
+            for number in numbers
+            if (lease := self.leases.get(number)) is not None
+        ]
+
     @classmethod
     def load(cls, dumped: dict[str, Any], unacked: dict[str, int]) -> Window:
-        """What `dump` gave."""
+        """What `dump` gave; leases that have nothing left are forgotten."""
         window = cls(dumped["start"], unacked)
         for number, member, at_ms, deadline_ms, ranges in dumped["leases"]:
-            pairs = [(first, end) for first, end in ranges]
-            window.add_lease(number, Lease(member, at_ms, deadline_ms, pairs))
+            bounds = array("q", chain.from_iterable(ranges))
+            window.add_lease(number, Lease(member, at_ms, deadline_ms, bounds))
         for number, stored in dumped["pages"]:
             page = window._pages[number] = None if stored is None else Page.load(stored)
             if page is not None:
                 window._count(page)
+        for number in [number for number, lease in window.leases.items() if not lease.left]:
+            window.forget_empty_lease(number)
         return window
 
     def _count(self, page: Page) -> None:
