@@ -6,7 +6,7 @@ from functools import partial
 
 from goqueue.runtime.bounded_process import serve
 from goqueue.schemas.engine import LocalEngine
-from goqueue.schemas.engine_wire import answered
+from goqueue.schemas.process import answered
 
 if __name__ == "__main__":
     serve(partial(answered, LocalEngine()))

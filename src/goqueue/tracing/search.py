@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.tracing.statuses import Status, events_of
-from goqueue.tracing.views import Trace, assemble
+from goqueue.tracing.views import Status, Trace, assemble, events_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

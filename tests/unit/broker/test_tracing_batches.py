@@ -14,8 +14,8 @@ from goqueue.records import Compression, Record, encode
 from goqueue.tracing.context import TraceContext
 from goqueue.tracing.index import parts_of
 from goqueue.tracing.search import TraceQuery
-from goqueue.tracing.statuses import Status
 from goqueue.tracing.store import TracingSettings
+from goqueue.tracing.views import Status
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
 

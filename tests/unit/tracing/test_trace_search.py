@@ -7,8 +7,7 @@ from hypothesis import given, settings, strategies as st
 from goqueue.tracing.context import derived_id, place_of, root_span
 from goqueue.tracing.events import Entry, Event, span_of
 from goqueue.tracing.search import TraceQuery, search, trace_at
-from goqueue.tracing.statuses import Status
-from goqueue.tracing.views import assemble, trace_of
+from goqueue.tracing.views import Status, assemble, trace_of
 
 PLACES = {
     (topic, number): place_of(topic.encode() * 16, number) for topic in "ab" for number in (0, 1)

@@ -25,7 +25,7 @@ from goqueue.protocols.http.operations.trace_shapes import (
 )
 from goqueue.tracing.context import is_trace_id
 from goqueue.tracing.search import LIMIT, FoundTraces, TraceQuery
-from goqueue.tracing.statuses import Status
+from goqueue.tracing.views import Status
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
