@@ -25,12 +25,11 @@ from goqueue.protocols.http.operations.trace_shapes import (
 )
 from goqueue.tracing.context import is_trace_id
 from goqueue.tracing.search import LIMIT, FoundTraces, TraceQuery
-from goqueue.tracing.views import Status
+from goqueue.tracing.views import Status, Trace
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.tracing.events import Span
-    from goqueue.tracing.views import Trace
 
 _TAG: Final = "traces"
 _MS: Final = 1_000_000
