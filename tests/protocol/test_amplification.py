@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from goqueue.protocols.kafka.limits import MAX_CREATED_PARTITIONS
 from goqueue.protocols.kafka.records.fetch import MAX_PARTITIONS_A_FETCH
-from goqueue.protocols.kafka.topics.creation_rate import BURST, CreationRate
+from goqueue.protocols.kafka.topics.metadata import BURST, CreationRate
 from goqueue.wire.kafka.api_keys import ApiKey
 from protocol.raw_kafka import RawKafka, fetch_fields, make_batch
 

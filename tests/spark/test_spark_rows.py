@@ -22,8 +22,7 @@ from goqueue.records import (
 from goqueue.spark.errors import DataLossError
 from goqueue.spark.kafka.fetching import Chunk, whole_batches
 from goqueue.spark.kafka.ranges import OffsetRange
-from goqueue.spark.reading.columns import ARROW_TYPES, RowBuilder, default_columns
-from goqueue.spark.reading.runs import runs_of
+from goqueue.spark.reading.columns import ARROW_TYPES, RowBuilder, default_columns, runs_of
 from support.batches import garbage_batch
 from support.bombs import header_bomb, value_bomb
 

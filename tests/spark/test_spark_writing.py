@@ -27,12 +27,11 @@ from goqueue.spark.kafka.atomic_commit import (
     abort_atomically,
     commit_atomically,
 )
-from goqueue.spark.kafka.partitioning import Partitioner
 from goqueue.spark.kafka.producing import Producer
 from goqueue.spark.kafka.sharing import shared_cluster
 from goqueue.spark.options.write_options import parse_write_options
 from goqueue.spark.writing import batches
-from goqueue.spark.writing.batches import BatchMaker
+from goqueue.spark.writing.batches import BatchMaker, Partitioner
 from goqueue.spark.writing.rows import byte_strings, rows_of
 from goqueue.spark.writing.shape import write_columns
 from goqueue.spark.writing.task import write_rows

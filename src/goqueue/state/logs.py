@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.state.change_log import ChangeLog
-from goqueue.state.clock import StateClock
 from goqueue.state.coordinators import Coordinators
 from goqueue.state.log import StateLog
 
@@ -19,6 +18,22 @@ if TYPE_CHECKING:
     from goqueue.runtime.disk import Disk
     from goqueue.storage.snapshot_kinds import SnapshotKind
     from goqueue.topics.catalogue import Topics
+
+
+class StateClock:
+    """Wall-clock milliseconds as they were at the start, and what has passed since.
+
+    Whoever sets the clock while the broker runs neither prolongs a lease nor ends one.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._started_ms = clock.now_ms() - round(clock.monotonic_s() * 1000)
+
+    def now_ms(self) -> int:
+        """The time now."""
+        return self._started_ms + round(self._clock.monotonic_s() * 1000)
+
 
 _L = TypeVar("_L", bound=StateLog)
 

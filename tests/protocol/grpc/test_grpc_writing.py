@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from goqueue.protocols.grpc.stream_writing import whole_writes
+from goqueue.protocols.grpc.consuming import whole_writes
 
 METHOD = "/test/Stream"
 COUNT = 100

@@ -15,10 +15,9 @@ from goqueue.client.errors import ClientClosedError
 from goqueue.client.queue import AsyncQueue
 from goqueue.client.sync import administration
 from goqueue.client.sync.blocking import Blocking, BlockingBlock, LoopThread, blocking, wrapping
-from goqueue.client.sync.client import Client
+from goqueue.client.sync.client import Client, Transaction
 from goqueue.client.sync.consumer import Consumer
 from goqueue.client.sync.queue import Queue
-from goqueue.client.sync.transaction import Transaction
 from goqueue.client.transactions import AsyncTransaction
 
 if TYPE_CHECKING:

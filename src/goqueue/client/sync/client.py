@@ -8,19 +8,25 @@ from collections import deque
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+from goqueue.client.administration import (
+    AsyncGroups,
+    AsyncOffsets,
+    AsyncReceipts,
+    AsyncTopics,
+    AsyncTransactions,
+)
 from goqueue.client.async_client import AsyncClient
 from goqueue.client.errors import BufferFullError, ClientClosedError
 from goqueue.client.outgoing import Handling, Item
 from goqueue.client.reading import read_batches
 from goqueue.client.settings import DEFAULT_ADDRESS, ClientSettings
-from goqueue.client.sync.administration import Groups, Offsets, Receipts, Topics, Transactions
-from goqueue.client.sync.blocking import Blocking, LoopThread, wrapping
+from goqueue.client.sync.blocking import Blocking, BlockingBlock, LoopThread, blocking, wrapping
 from goqueue.client.sync.consumer import Consumer
 from goqueue.client.sync.queue import Queue
-from goqueue.client.sync.transaction import Transaction
+from goqueue.client.transactions import AsyncTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
     from goqueue.client.types import (
@@ -33,6 +39,97 @@ if TYPE_CHECKING:
         Time,
     )
     from goqueue.model.delivery import Priority
+    from goqueue.model.topic_partition import TopicPartition
+
+
+class Topics(Blocking[AsyncTopics]):
+    """`client.topics`."""
+
+    create = blocking(AsyncTopics.create)
+    list = blocking(AsyncTopics.list)
+    describe = blocking(AsyncTopics.describe)
+    configure = blocking(AsyncTopics.configure)
+    grow = blocking(AsyncTopics.grow)
+    delete = blocking(AsyncTopics.delete)
+
+
+class Groups(Blocking[AsyncGroups]):
+    """`client.groups`."""
+
+    list = blocking(AsyncGroups.list)
+    describe = blocking(AsyncGroups.describe)
+    delete = blocking(AsyncGroups.delete)
+
+
+class Offsets(Blocking[AsyncOffsets]):
+    """`client.offsets`: of groups whose members are elsewhere, or gone."""
+
+    fetch = blocking(AsyncOffsets.fetch)
+    commit = blocking(AsyncOffsets.commit)
+    reset = blocking(AsyncOffsets.reset)
+
+
+class Transactions(Blocking[AsyncTransactions]):
+    """`client.transactions`: what an administrator sees."""
+
+    list = blocking(AsyncTransactions.list)
+    describe = blocking(AsyncTransactions.describe)
+    abort = blocking(AsyncTransactions.abort)
+
+
+class Receipts(Blocking[AsyncReceipts]):
+    """`client.receipts`: whoever has a receipt may acknowledge its message.
+
+    All of them raise `UnknownReceiptError` for a receipt that was used or never given, and
+    `ExpiredReceiptError` for one whose visibility timeout is over.
+    """
+
+    ack = blocking(AsyncReceipts.ack)
+    nack = blocking(AsyncReceipts.nack)
+    reject = blocking(AsyncReceipts.reject)
+    extend = blocking(AsyncReceipts.extend)
+    ack_all = blocking(AsyncReceipts.ack_all)
+
+
+class Transaction(BlockingBlock[AsyncTransaction]):
+    """Use it in `with`; see `Client.transaction`."""
+
+    flush = blocking(AsyncTransaction.flush)
+    commit = blocking(AsyncTransaction.commit)
+    abort = blocking(AsyncTransaction.abort)
+
+    def publish(
+        self,
+        topic: str,
+        value: Content,
+        *,
+        key: Content = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Hand a message over; see `AsyncTransaction.publish`."""
+        is_full = self._inner.add(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        )
+        if is_full:
+            self.flush()
+
+    def send_offsets(
+        self, source: Consumer | str, offsets: Mapping[TopicPartition, int] | None = None
+    ) -> None:
+        """Commit with the transaction how far messages were read.
+
+        See `AsyncTransaction.send_offsets`.
+        """
+        inner = source if isinstance(source, str) else source.inner
+        self._thread.call(self._inner.send_offsets(inner, offsets))
+
 
 _AT_ONCE: Final = 500
 """Messages taken over before the loop does something else."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from goqueue.model.limits import MAX_DELIVERIES, MAX_VISIBILITY_MS
@@ -12,7 +13,6 @@ from goqueue.protocols.grpc.conversions import bounded, position_of, split, to_m
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.limits import MAX_POLLED_MESSAGES, MAX_UNACKED, MAX_WAIT_MS, MAX_WINDOW
 from goqueue.protocols.grpc.queue_subscription import QueueSubscription, Wishes
-from goqueue.protocols.grpc.stream_writing import whole_writes
 from goqueue.protocols.grpc.subscription import Subscription
 from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.reading.positions import offset_of
@@ -20,12 +20,35 @@ from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import ConsumeServiceServicer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from grpc.aio import ServicerContext
 
     from goqueue.broker.broker import Broker
     from goqueue.protocols.grpc.interceptor import OpenStreams
+
+
+LAST_WRITE_S: Final = 2.0
+"""How long whoever is cancelled waits for its last write: a client that reads takes it at once."""
+
+
+def whole_writes(context: ServicerContext[Any, Any]) -> Callable[[Any], Awaitable[None]]:
+    """`context.write`, of which a cancelled caller hears only when the write is over.
+
+    gRPC knows nothing of cancelled tasks: for it the write goes on, and until it is over neither
+    another one nor the status that ends the call can be sent.
+    """
+
+    async def write(response: Any) -> None:
+        writing = asyncio.ensure_future(context.write(response))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait((writing,), timeout=LAST_WRITE_S)
+            raise
+
+    return write
+
 
 DEFAULT_MESSAGES: Final = 100
 HEARTBEAT_MS: Final = 5_000

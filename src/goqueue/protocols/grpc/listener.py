@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import grpc
-from grpc import aio
+from grpc import StatusCode, aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from goqueue.protocols.grpc.acks import AckService
 from goqueue.protocols.grpc.admin import AdminService
 from goqueue.protocols.grpc.consuming import ConsumeService
-from goqueue.protocols.grpc.health import HealthService
 from goqueue.protocols.grpc.interceptor import ErrorInterceptor, OpenStreams
 from goqueue.protocols.grpc.limits import MAX_CALLS, MAX_CONNECTIONS, MAX_STREAMS
 from goqueue.protocols.grpc.offsets import OffsetService
@@ -25,7 +25,60 @@ from goqueue.wire.grpc.limits import MAX_MESSAGE_BYTES
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb, goqueue_pb2_grpc as services
 
 if TYPE_CHECKING:
+    from grpc.aio import ServicerContext
+
     from goqueue.broker.broker import Broker
+
+
+NAMES: Final = frozenset(
+    ("", *(service.full_name for service in pb.DESCRIPTOR.services_by_name.values()))
+)
+"""What can be asked for: each service, and the server as a whole."""
+
+
+class HealthService(services.HealthServiceServicer):
+    """Tells whether the server takes requests. All services start and stop together."""
+
+    def __init__(self) -> None:
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        """Tell everyone who asks from now on, and whoever watches."""
+        self._stopped.set()
+
+    @property
+    def _status(self) -> pb.ServingStatus.ValueType:
+        stopped = self._stopped.is_set()
+        return pb.SERVING_STATUS_NOT_SERVING if stopped else pb.SERVING_STATUS_SERVING
+
+    async def Check(
+        self,
+        request: pb.HealthCheckRequest,
+        context: ServicerContext[pb.HealthCheckRequest, pb.HealthCheckResponse],
+    ) -> pb.HealthCheckResponse:
+        """The status now; NOT_FOUND for a service that does not exist."""
+        if request.service not in NAMES:
+            await context.abort(
+                StatusCode.NOT_FOUND,
+                f"service {request.service!r} does not exist; expected one of "
+                f"{', '.join(sorted(NAMES - {''}))}, or none for the whole server",
+            )
+        return pb.HealthCheckResponse(status=self._status)
+
+    async def Watch(  # type: ignore[override]  # it writes to its context
+        self,
+        request: pb.HealthCheckRequest,
+        context: ServicerContext[pb.HealthCheckRequest, pb.HealthCheckResponse],
+    ) -> None:
+        """The status now and, when the server stops, once more; that ends the stream."""
+        if request.service not in NAMES:
+            unknown = pb.SERVING_STATUS_SERVICE_UNKNOWN
+            await context.write(pb.HealthCheckResponse(status=unknown))
+        elif not self._stopped.is_set():
+            await context.write(pb.HealthCheckResponse(status=self._status))
+        await self._stopped.wait()
+        if request.service in NAMES:
+            await context.write(pb.HealthCheckResponse(status=self._status))
 
 
 HANDSHAKE_MS: Final = 10_000

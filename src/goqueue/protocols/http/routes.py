@@ -6,19 +6,17 @@ from typing import TYPE_CHECKING
 
 from goqueue.protocols.http.api.router import Router
 from goqueue.protocols.http.groups.deliveries import DeliveryRoutes
-from goqueue.protocols.http.groups.groups import GroupRoutes
+from goqueue.protocols.http.groups.groups import GroupRoutes, QueueSettingsRoutes
 from goqueue.protocols.http.groups.members import MemberRoutes
 from goqueue.protocols.http.groups.offsets import OffsetRoutes
-from goqueue.protocols.http.groups.queue_settings import QueueSettingsRoutes
 from goqueue.protocols.http.messages.publishing import PublishRoutes
 from goqueue.protocols.http.messages.purge import PurgeRoutes
 from goqueue.protocols.http.messages.reading import MessageRoutes
 from goqueue.protocols.http.messages.search import SearchRoutes
-from goqueue.protocols.http.operations.admin import AdminRoutes
+from goqueue.protocols.http.operations.admin import AdminRoutes, MaintenanceRoutes
 from goqueue.protocols.http.operations.api_documents import DocumentRoutes
 from goqueue.protocols.http.operations.console import ConsoleRoutes
 from goqueue.protocols.http.operations.events import EventHub, EventRoutes
-from goqueue.protocols.http.operations.maintenance import MaintenanceRoutes
 from goqueue.protocols.http.operations.overview import OverviewRoutes, OverviewSource
 from goqueue.protocols.http.operations.pipelines import PipelineRoutes
 from goqueue.protocols.http.operations.probes import ProbeRoutes

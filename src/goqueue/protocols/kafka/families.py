@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.protocols.kafka.access.acls import AclsApi
-from goqueue.protocols.kafka.access.quotas import QuotasApi
+from goqueue.protocols.kafka.access.quotas import AclsApi, QuotasApi
 from goqueue.protocols.kafka.access.sasl import SaslApi
 from goqueue.protocols.kafka.access.users import UsersApi
 from goqueue.protocols.kafka.cluster.api_versions import with_api_versions
@@ -14,8 +13,7 @@ from goqueue.protocols.kafka.cluster.describe import ClusterApi
 from goqueue.protocols.kafka.cluster.features import FEATURES, FeaturesApi
 from goqueue.protocols.kafka.cluster.quorum import QuorumApi
 from goqueue.protocols.kafka.cluster.replicas import ReplicasApi
-from goqueue.protocols.kafka.configs.admin import AdminConfigsApi
-from goqueue.protocols.kafka.configs.list_resources import ConfigResourcesApi
+from goqueue.protocols.kafka.configs.admin import AdminConfigsApi, ConfigResourcesApi
 from goqueue.protocols.kafka.groups.admin import GroupAdminApi
 from goqueue.protocols.kafka.groups.classic_groups import GroupMembersApi
 from goqueue.protocols.kafka.groups.consumer_groups import ConsumerGroupsApi
@@ -34,9 +32,8 @@ from goqueue.protocols.kafka.topics.admin import AdminTopicsApi
 from goqueue.protocols.kafka.topics.describe_partitions import TopicPartitionsApi
 from goqueue.protocols.kafka.topics.metadata import MetadataApi
 from goqueue.protocols.kafka.transactions.admin import TransactionAdminApi
-from goqueue.protocols.kafka.transactions.atomic_commit import AtomicCommitApi
 from goqueue.protocols.kafka.transactions.producers import ProducersApi
-from goqueue.protocols.kafka.transactions.transactions import TransactionsApi
+from goqueue.protocols.kafka.transactions.transactions import AtomicCommitApi, TransactionsApi
 from goqueue.queues.share.members import ShareMembers
 
 if TYPE_CHECKING:

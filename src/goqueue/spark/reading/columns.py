@@ -12,11 +12,11 @@ from goqueue.model.delivery import PRIORITY_HEADER, Priority
 from goqueue.model.errors import BatchError, PriorityError
 from goqueue.model.limits import MAX_BATCH_BYTES
 from goqueue.records.arrow import to_arrow
-from goqueue.records.batch import walk
+from goqueue.records.batch import COMPRESSION_MASK, DELIVERY, LOG_APPEND_TIME, BatchInfo, walk
 from goqueue.records.choice import CODEC
+from goqueue.records.committed import committed
 from goqueue.records.sound import sound_batch
 from goqueue.spark.errors import DataLossError
-from goqueue.spark.reading.runs import Run, runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +24,67 @@ if TYPE_CHECKING:
     from goqueue.records.columns import Columns
     from goqueue.spark.kafka.fetching import Chunk
     from goqueue.spark.kafka.ranges import OffsetRange
+
+
+_KIND: Final = LOG_APPEND_TIME | DELIVERY
+_MAX_COMPRESSED_BYTES: Final = 1 << 20
+"""Of one run: what is compressed grows by an unknown factor when it is opened."""
+
+
+class Run(NamedTuple):
+    """Batches that lie behind one another once aborted ones and markers are left out."""
+
+    data: memoryview | bytes
+    attributes: int
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """The log gave the time stamps, not the producers."""
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def has_delivery_headers(self) -> bool:
+        """Some record says how it is to be delivered; in other runs none does."""
+        return bool(self.attributes & DELIVERY)
+
+
+def runs_of(
+    data: memoryview,
+    batches: Sequence[tuple[int, BatchInfo]],
+    aborted: Sequence[tuple[int, int]],
+) -> Iterator[Run]:
+    """The runs of a fetched chunk.
+
+    Args:
+        data: What was fetched.
+        batches: Where each whole batch in it starts, with its header.
+        aborted: Producer id and first offset of aborted transactions, by rising offset.
+    """
+    pieces: list[tuple[int, int]] = []
+    kind, compressed_bytes = 0, 0
+    for position, info in committed(batches, aborted):
+        end = position + info.size_bytes
+        is_full = compressed_bytes > _MAX_COMPRESSED_BYTES
+        if pieces and (info.attributes & _KIND != kind or is_full):
+            yield Run(_joined(data, pieces), kind)
+            pieces, compressed_bytes = [], 0
+        kind = info.attributes & _KIND
+        if info.attributes & COMPRESSION_MASK:
+            compressed_bytes += info.size_bytes
+        if pieces and pieces[-1][1] == position:
+            pieces[-1] = (pieces[-1][0], end)
+        else:
+            pieces.append((position, end))
+    if pieces:
+        yield Run(_joined(data, pieces), kind)
+
+
+def _joined(data: memoryview, pieces: Sequence[tuple[int, int]]) -> memoryview | bytes:
+    if len(pieces) == 1:
+        start, end = pieces[0]
+        return data[start:end]
+    return b"".join([data[start:end] for start, end in pieces])
+
 
 _log = logging.getLogger(__name__)
 

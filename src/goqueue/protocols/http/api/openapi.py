@@ -11,11 +11,45 @@ import msgspec
 import goqueue
 from goqueue.protocols.http.api.problems import PROBLEMS, Problem
 from goqueue.protocols.http.api.responses import JSON, PROBLEM
-from goqueue.protocols.http.api.samples import sample
 
 if TYPE_CHECKING:
     from goqueue.protocols.http.api.endpoint import Endpoint
     from goqueue.protocols.http.api.router import Router
+
+
+_PLAIN: Final = {
+    "string": "text",
+    "integer": 0,
+    "number": 0.0,
+    "boolean": False,
+    "null": None,
+    "object": {},
+    "array": [],
+}
+
+
+def sample(schema: dict[str, Any], components: dict[str, Any]) -> Any:
+    """Something that the schema accepts and a reader understands."""
+    if "$ref" in schema:
+        return sample(components[schema["$ref"].rpartition("/")[2]], components)
+    for given in ("examples", "enum"):
+        if schema.get(given):
+            return schema[given][0]
+    if schema.get("default") is not None:
+        return schema["default"]
+    if "anyOf" in schema:
+        return sample(schema["anyOf"][0], components)
+    if "properties" in schema:
+        return {
+            name: sample(each, components)
+            for name, each in schema["properties"].items()
+            if name in schema.get("required", ()) or "examples" in each
+        }
+    if schema.get("items"):
+        return [sample(schema["items"], components)]
+    kind = schema.get("type", "string")
+    return _PLAIN[kind if isinstance(kind, str) else kind[0]]
+
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _PROBLEM_REFERENCE: Final = {"$ref": "#/components/responses/Problem"}

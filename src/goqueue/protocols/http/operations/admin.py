@@ -11,11 +11,15 @@ from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import GroupPath, TopicPath
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc
+from goqueue.protocols.http.operations.operation_shapes import MaintenanceResumed, MaintenanceStatus
 
 if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
     from goqueue.partitions.partition import Partition
     from goqueue.protocols.http.api.served_node import ServedNode
+    from goqueue.runtime.clock_watch import ClockJump
     from goqueue.topics.catalogue import Topic
+
 
 _TAG: Final = "admin"
 
@@ -172,3 +176,28 @@ class AdminRoutes:
         broker = self._node.broker
         number = broker.groups.shard_number(path.group)
         return GroupCoordinatorAnswer(path.group, OFFSETS_TOPIC, number, broker.settings.node_id)
+
+
+class MaintenanceRoutes:
+    """Maintenance: retention and TTL."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._guard = broker.clock_guard
+
+    @route("GET", "/admin/maintenance", tag=_TAG)
+    async def maintenance(self) -> MaintenanceStatus:
+        """Whether retention and TTL are stopped because the wall clock has jumped."""
+        stopped = self._guard.stopped()
+        if stopped is None:
+            return MaintenanceStatus("running")
+        return MaintenanceStatus("stopped", stopped, _jumped(self._guard.jump()))
+
+    @route("POST", "/admin/maintenance/resume", tag=_TAG)
+    async def resume_maintenance(self) -> MaintenanceResumed:
+        """Accept the wall clock's time and resume retention and TTL."""
+        jump = self._guard.resume()
+        return MaintenanceResumed(jump is not None, _jumped(jump))
+
+
+def _jumped(jump: ClockJump | None) -> int:
+    return 0 if jump is None else jump.jumped_ms

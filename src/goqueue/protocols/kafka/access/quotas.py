@@ -14,6 +14,33 @@ from goqueue.wire.kafka.error_codes import ErrorCode
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
+
+_DISABLED: Final = {
+    "error_code": ErrorCode.security_disabled,
+    "error_message": "this broker has no authorizer: every user may do everything, and no rule "
+    "is stored",
+}
+
+
+class AclsApi:
+    """Refuses to show, create and delete rules that nothing would check."""
+
+    @api(ApiKey.DESCRIBE_ACLS, 1, 3)
+    def describe(self, ctx: RequestContext, request: Struct) -> Response:
+        """No rules, and why."""
+        return {**_DISABLED, "resources": []}
+
+    @api(ApiKey.CREATE_ACLS, 1, 3)
+    def create(self, ctx: RequestContext, request: Struct) -> Response:
+        """One refusal for each rule."""
+        return {"results": [_DISABLED for _ in request.creations]}
+
+    @api(ApiKey.DELETE_ACLS, 1, 3)
+    def delete(self, ctx: RequestContext, request: Struct) -> Response:
+        """One refusal for each filter."""
+        return {"filter_results": [{**_DISABLED, "matching_acls": []} for _ in request.filters]}
+
+
 _MATCH_TYPES: Final = range(3)
 """Exactly this name, the default, any that has a quota."""
 _IP: Final = "ip"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -16,7 +16,6 @@ from goqueue.model.errors import (
 from goqueue.protocols.kafka.access.operations import cluster_operations, topic_operations
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import ApiKey, api
-from goqueue.protocols.kafka.topics.creation_rate import CreationRate
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 from goqueue.topics.catalogue import Topic, check_name
 
@@ -30,6 +29,30 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.settings import Address
     from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.reading import Struct
+
+
+BURST: Final = 200
+"""Topics that may be made at once by asking. Beyond it they are made at `PER_S`; one that may not
+be made yet is unknown, and its client, which asks again, gets it later."""
+PER_S: Final = 20.0
+
+
+class CreationRate:
+    """A bucket of topics that may be made, which fills up again."""
+
+    def __init__(self, now_s: float) -> None:
+        self._left = float(BURST)
+        self._since_s = now_s
+
+    def take(self, now_s: float) -> bool:
+        """Whether one more may be made now; if so, it counts."""
+        self._left = min(BURST, self._left + (now_s - self._since_s) * PER_S)
+        self._since_s = now_s
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
 
 _log = logging.getLogger(__name__)
 
