@@ -13,9 +13,16 @@ from goqueue.client.async_client import AsyncClient
 from goqueue.client.consumer import AsyncConsumer
 from goqueue.client.errors import ClientClosedError
 from goqueue.client.queue import AsyncQueue
-from goqueue.client.sync import administration
-from goqueue.client.sync.blocking import Blocking, BlockingBlock, LoopThread, blocking, wrapping
-from goqueue.client.sync.client import Client, Transaction
+from goqueue.client.sync.blocking import BlockingBlock, LoopThread, blocking, wrapping
+from goqueue.client.sync.client import (
+    Client,
+    Groups,
+    Offsets,
+    Receipts,
+    Topics,
+    Transaction,
+    Transactions,
+)
 from goqueue.client.sync.consumer import Consumer
 from goqueue.client.sync.queue import Queue
 from goqueue.client.transactions import AsyncTransaction
@@ -30,8 +37,7 @@ PAIRS = [
     (Transaction, AsyncTransaction),
     *(
         (kind, vars(kind)["__orig_bases__"][0].__args__[0])
-        for kind in vars(administration).values()
-        if inspect.isclass(kind) and issubclass(kind, Blocking) and kind is not Blocking
+        for kind in (Groups, Offsets, Receipts, Topics, Transactions)
     ),
 ]
 ONLY_ON_ASYNCIO = {
