@@ -23,7 +23,11 @@ from goqueue.groups.consumer.protocol import (
     read_subscription,
 )
 from goqueue.groups.messages import ClassicProtocols
-from goqueue.model.errors import GroupNotFoundError, RebalanceInProgressError
+from goqueue.model.errors import (
+    CoordinatorUnavailableError,
+    GroupNotFoundError,
+    RebalanceInProgressError,
+)
 
 if TYPE_CHECKING:
     from goqueue.groups.describe import Group
@@ -61,15 +65,15 @@ def upgrade(
     taken: set[TopicIdPartition] = set()
     for member in group.roster.members.values():
         if member.member_id not in group.roster.new:
-            converted = _to_consumer(group, member, catalogue, frozenset(taken))
-            taken |= converted.assigned
-            successor.adopt(converted, now_ms)
-    for waiting in (group.roster.joining, group.roster.syncing):
-        for token in waiting.values():
-            out.reply(
-                token,
-                RebalanceInProgressError(f"group {group.group_id!r} was converted: join again"),
-            )
+            adopted = _to_consumer(group, member, catalogue, frozenset(taken))
+            taken |= adopted.assigned
+            successor.adopt(adopted, now_ms)
+    converted = f"group {group.group_id!r} was converted: join again"
+    for token in group.roster.joining.values():
+        # Kafka says REBALANCE_IN_PROGRESS, which aiokafka does not expect here: it gives up.
+        out.reply(token, CoordinatorUnavailableError(converted))
+    for token in group.roster.syncing.values():
+        out.reply(token, RebalanceInProgressError(converted))
     return successor
 
 

@@ -12,7 +12,12 @@ from goqueue.groups.consumer.protocol import (
     encode_assignment,
     read_subscription,
 )
-from goqueue.model.errors import GroupError, MemberIdRequiredError, RebalanceInProgressError
+from goqueue.model.errors import (
+    CoordinatorUnavailableError,
+    GroupError,
+    MemberIdRequiredError,
+    RebalanceInProgressError,
+)
 from goqueue.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -91,7 +96,7 @@ class ClassicClient:
         if isinstance(answer, MemberIdRequiredError):
             self.member_id = answer.member_id
             self._join()
-        elif isinstance(answer, RebalanceInProgressError) or answer == "broken":
+        elif isinstance(answer, CoordinatorUnavailableError) or answer == "broken":
             self._join()
         elif isinstance(answer, GroupError):
             self._lose_everything()

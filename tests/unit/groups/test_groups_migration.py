@@ -11,6 +11,7 @@ from goqueue.groups.consumer.protocol import assigned_partitions, encode_assignm
 from goqueue.groups.settings import GroupSettings, MigrationPolicy
 from goqueue.groups.topics import TopicCatalogue, TopicInfo
 from goqueue.model.errors import (
+    CoordinatorUnavailableError,
     FencedInstanceError,
     GroupNotFoundError,
     IllegalGenerationError,
@@ -100,7 +101,7 @@ class TestUpgrade:
         old = classic_member(driver)
         waiting = driver.join(protocols=EAGER)
         driver.consume_first("new")
-        with pytest.raises(RebalanceInProgressError):
+        with pytest.raises(CoordinatorUnavailableError):
             driver.result(waiting)
         members = driver.coordinator.describe_consumer("g").members
         assert {each.member_id: each.classic is not None for each in members} == {

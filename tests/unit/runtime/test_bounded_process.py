@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,6 +39,18 @@ def test_requests_are_answered_by_one_child(process: BoundedProcess) -> None:
     assert process.pid is None
     assert process.call(b"x" * 1_000_000) == b"x" * 1_000_000
     assert process.call(b"pid") == process.call(b"pid") == str(process.pid).encode()
+
+
+def test_a_child_is_asked_however_many_files_are_open(process: BoundedProcess) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2048:
+        pytest.skip("this user may not open 2048 files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, hard))
+    with ExitStack() as files:
+        files.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        while files.enter_context(Path(os.devnull).open("rb")).fileno() < 1100:
+            pass
+        assert process.call(b"hello") == b"hello"
 
 
 def test_a_request_that_takes_too_long_fails_and_the_next_is_answered(
