@@ -6,10 +6,10 @@ import asyncio
 import errno
 import gc
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from goqueue.groups.consumer.protocol import PROTOCOL_TYPE
 from goqueue.groups.messages import (

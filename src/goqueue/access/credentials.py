@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +20,7 @@ from goqueue.model.errors import CorruptCredentialError, UnacceptableCredentialE
 from goqueue.model.limits import MAX_USER_NAME_BYTES, MIN_SCRAM_ITERATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 SALT_BYTES: Final = 24
 
@@ -32,12 +32,13 @@ class _StoredKeys(msgspec.Struct, frozen=True):
     server_key: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(msgspec.Struct, frozen=True):
     """One user with the keys of each mechanism that the user may log in with."""
 
     name: str
-    keys: Mapping[Mechanism, ScramKeys] = field(default_factory=lambda: MappingProxyType({}))
+    keys: Mapping[Mechanism, ScramKeys] = msgspec.field(
+        default_factory=lambda: MappingProxyType({})
+    )
 
     def with_keys(self, mechanism: Mechanism, keys: ScramKeys | None) -> User:
         """The same with one mechanism's keys replaced, or removed."""

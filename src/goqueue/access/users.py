@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from goqueue.access.credentials import (
     SALT_BYTES,
@@ -56,8 +57,7 @@ _SECRET_KEY: Final = "login/decoy-secret"  # noqa: S105 - where it is kept, not 
 _SECRET_BYTES: Final = 32
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(msgspec.Struct, frozen=True):
     """A user as it is stored. One without keys was removed, and stays so."""
 
     user: User

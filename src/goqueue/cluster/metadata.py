@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import base64
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NewType, Protocol, TypeAlias
+
+import msgspec
 
 from goqueue.model.errors import InvalidMetadataRequestError
 from goqueue.model.limits import (
@@ -27,7 +29,7 @@ from goqueue.model.limits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
 Revision = NewType("Revision", int)
 """Counts the transactions that changed the store; 0 is the empty store."""
@@ -39,8 +41,7 @@ ABSENT: Final = Revision(0)
 """As the revision of a condition: the key does not exist."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One key as it is stored."""
 
     key: str
@@ -51,24 +52,21 @@ class Entry:
     """The session that the key goes away with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True):
     """Keys, sorted, as they all were at one revision."""
 
     entries: tuple[Entry, ...]
     revision: Revision
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(msgspec.Struct, frozen=True):
     """Holds while the key's revision is this one; `ABSENT`: while there is no such key."""
 
     key: str
     revision: Revision
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(msgspec.Struct, frozen=True):
     """Write a value; with a session, until that session ends."""
 
     key: str
@@ -76,8 +74,7 @@ class Put:
     session: SessionId | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(msgspec.Struct, frozen=True):
     """Remove a key; that it is gone already is fine."""
 
     key: str
@@ -86,23 +83,20 @@ class Delete:
 Operation: TypeAlias = Put | Delete
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(msgspec.Struct, frozen=True):
     """Every operation happened, durably, at this revision; if none changed a thing, at the last."""
 
     revision: Revision
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(msgspec.Struct, frozen=True):
     """A condition did not hold, so nothing happened."""
 
     current: Mapping[str, Entry | None]
     """Every key that the conditions named, as it is now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(msgspec.Struct, frozen=True):
     """The transaction happened or will never happen; the answer was lost.
 
     A writer that must know puts a token of its own into the value and reads the key again.
@@ -114,24 +108,21 @@ class Unknown:
 TransactionResult: TypeAlias = Committed | Conflict | Unknown
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """One key's new value; None when it was removed."""
 
     key: str
     value: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(msgspec.Struct, frozen=True):
     """What one transaction did to the watched keys, sorted by key."""
 
     revision: Revision
     changes: tuple[Change, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StoreStatus:
+class StoreStatus(msgspec.Struct, frozen=True):
     """How the store is, for readiness and for people."""
 
     revision: Revision

@@ -8,8 +8,9 @@ it is told to start over.
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
 
 from goqueue.cluster.metadata import (
     ABSENT,
@@ -46,16 +47,14 @@ PAGE_CHANGES: Final = 1000
 _ROW_BYTES: Final = "length(key) + ifnull(length(value), 0)"
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryLimits:
+class HistoryLimits(msgspec.Struct, frozen=True):
     """How much a watcher may lie behind; beyond either bound the oldest quarter is forgotten."""
 
     revisions: int = 10_000
     size_bytes: int = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """Some changes, and the revision up to which there are no others."""
 
     changes: tuple[Changes, ...]
@@ -63,8 +62,7 @@ class Page:
     complete: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Marks:
+class _Marks(msgspec.Struct, frozen=True):
     """The store's own counters; `compacted <= revision`, and both only grow.
 
     `revision` moves with every transaction that changes something. `compacted` is the newest

@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
 
 from goqueue.cluster.metadata import (
     Changes,
@@ -48,8 +49,7 @@ if TYPE_CHECKING:
     from goqueue.runtime.disk import Disk
 
 
-@dataclass(slots=True)
-class _Session:
+class _Session(msgspec.Struct):
     ttl_s: float
     deadline_s: float
 

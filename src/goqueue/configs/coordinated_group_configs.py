@@ -5,8 +5,9 @@ They may be given before there is such a group, and outlive it, as in Kafka.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from goqueue.configs.coordinated_setting_table import (
     COORDINATED_SETTINGS,

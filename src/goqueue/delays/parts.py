@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
 
 from goqueue.delays.courier import Courier, OnFired
 from goqueue.delays.deltas import encode_delta
@@ -52,8 +53,7 @@ class DelayPartServices(Protocol):
     producer_ids: ProducerIds
 
 
-@dataclass(frozen=True, slots=True)
-class DelayParts:
+class DelayParts(msgspec.Struct, frozen=True):
     """What there is from one replay of the logs to the next."""
 
     store: DelayStore

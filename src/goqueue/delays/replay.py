@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from array import array
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
+
+import msgspec
 
 from goqueue.delays.book import SNAPSHOT, DelayBook
 from goqueue.delays.deltas import Cut, Delta, Ended, Intent, Released, decode_delta, without_lost
@@ -63,16 +64,15 @@ class DelayReplay:
                 self.snapshot.append((key, value))
 
 
-@dataclass(slots=True)
-class Recovered:
+class Recovered(msgspec.Struct):
     """What the logs say."""
 
-    book: DelayBook = field(default_factory=DelayBook)
-    unsaved: array[int] = field(default_factory=lambda: array("q"))
+    book: DelayBook = msgspec.field(default_factory=DelayBook)
+    unsaved: array[int] = msgspec.field(default_factory=lambda: array("q"))
     """Due times and ids in turn of messages that are in no slot file yet."""
-    again: list[int] = field(default_factory=list)
+    again: list[int] = msgspec.field(default_factory=list)
     """Messages that wait again; when they were due may be in no slot file."""
-    cuts: list[Cut] = field(default_factory=list)
+    cuts: list[Cut] = msgspec.field(default_factory=list)
     """To be stored before anything new comes."""
 
 

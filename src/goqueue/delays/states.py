@@ -8,8 +8,9 @@ those of one topic, looks at pages, not at messages.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from goqueue.delays.entries import DelayedState
 from goqueue.model.errors import InvariantError
@@ -28,13 +29,12 @@ _COUNT: Final = struct.Struct(">II")
 _MIXED: Final = -1
 
 
-@dataclass(slots=True)
-class Page:
+class Page(msgspec.Struct):
     """The messages of 4096 offsets."""
 
     states: bytes | bytearray = _EMPTY
     pending: int = 0
-    topics: dict[int, int] = field(default_factory=dict)
+    topics: dict[int, int] = msgspec.field(default_factory=dict)
     """How many of those pending belong to which topic."""
 
     def add(self, first: int, count: int, topic: int) -> None:

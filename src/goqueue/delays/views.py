@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from goqueue.delays.entries import DelayedState, Waiting, decode_waiting, make_id
+from goqueue.delays.wheel import WheelStats
 from goqueue.model.delivery import Priority, delivery_of
 from goqueue.model.errors import DelayError, DeliveryHeaderError, PriorityError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from uuid import UUID
 
     from goqueue.delays.book import DelayBook, Range
     from goqueue.delays.store import DelayStore
-    from goqueue.delays.wheel import WheelStats
     from goqueue.records import Headers, Record
     from goqueue.topics.catalogue import Topic
 
@@ -37,8 +39,7 @@ class DelayedMessage(NamedTuple):
     """As the producer gave them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DelayStats:
+class DelayStats(msgspec.Struct, frozen=True, kw_only=True):
     """How many delayed messages there were and are."""
 
     scheduled: int
@@ -46,7 +47,7 @@ class DelayStats:
     cancelled: int
     expired: int
     pending: int
-    pending_by_topic: Mapping[str, int] = field(default_factory=dict)
+    pending_by_topic: Mapping[str, int] = msgspec.field(default_factory=dict)
     wheel: WheelStats
 
 

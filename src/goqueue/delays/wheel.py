@@ -24,9 +24,10 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from goqueue.model.errors import DelayError, InvariantError
 
@@ -61,8 +62,7 @@ class WheelStats(NamedTuple):
     """Buckets whose timers were put into lower levels."""
 
 
-@dataclass(slots=True)
-class _Level:
+class _Level(msgspec.Struct):
     """One ring of buckets."""
 
     shift: int

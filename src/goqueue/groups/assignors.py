@@ -7,8 +7,9 @@ order they are handed in. Topics are names or ids; anything that can be sorted.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+import msgspec
 
 from goqueue.groups.sticky import assign_sticky
 
@@ -18,12 +19,11 @@ Assignment: TypeAlias = Mapping[str, frozenset[tuple[T, int]]]
 """Member id to the partitions that are its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberSpec(Generic[T]):
+class MemberSpec(msgspec.Struct, Generic[T], frozen=True):
     """What an assignor knows of one member."""
 
     topics: frozenset[T]
-    owned: frozenset[tuple[T, int]] = field(default_factory=frozenset)
+    owned: frozenset[tuple[T, int]] = msgspec.field(default_factory=frozenset)
     """What the member had before; only the sticky assignor looks."""
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
+
+import msgspec
 
 from goqueue.groups.classic.group import ClassicGroup
 from goqueue.groups.classic.state import ClassicState
 from goqueue.groups.consumer.group import ConsumerGroup
+from goqueue.groups.consumer.member import ConsumerMember
 from goqueue.groups.consumer.protocol import PROTOCOL_TYPE, assigned_partitions
 from goqueue.groups.streams.group import StreamsGroup
-
-if TYPE_CHECKING:
-    from goqueue.groups.consumer.member import ConsumerMember
-    from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
+from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
 
 Group: TypeAlias = ClassicGroup | ConsumerGroup | StreamsGroup
 
@@ -29,8 +28,7 @@ class GroupType(StrEnum):
     """Its members share messages, not partitions; the broker's queues know it, not this package."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupListing:
+class GroupListing(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a list of groups."""
 
     group_id: str
@@ -42,8 +40,7 @@ class GroupListing:
     member_count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassicMemberDescription:
+class ClassicMemberDescription(msgspec.Struct, frozen=True, kw_only=True):
     """One member of a classic group."""
 
     member_id: str
@@ -54,8 +51,7 @@ class ClassicMemberDescription:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassicDescription:
+class ClassicDescription(msgspec.Struct, frozen=True, kw_only=True):
     """A classic group. Metadata and assignments are shown only while it is stable."""
 
     group_id: str
@@ -65,8 +61,7 @@ class ClassicDescription:
     members: tuple[ClassicMemberDescription, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerDescription:
+class ConsumerDescription(msgspec.Struct, frozen=True, kw_only=True):
     """A KIP-848 group."""
 
     group_id: str
@@ -77,8 +72,7 @@ class ConsumerDescription:
     members: tuple[ConsumerMember, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """Which partitions the members of a group read: a classic group names topics, KIP-848 ids."""
 
     named: frozenset[TopicPartition] = frozenset()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, NewType, ParamSpec
+
+import msgspec
 
 from goqueue.model.errors import GroupError
 
@@ -44,8 +45,7 @@ class OffsetMove(NamedTuple):
     """Set by an administrator: nobody has read what lies between."""
 
 
-@dataclass(slots=True)
-class Effects:
+class Effects(msgspec.Struct):
     """Everything that one event causes.
 
     Persist, then tell: the replies may go out only when `persist` is durable, and so is what every
@@ -54,11 +54,11 @@ class Effects:
     again from the log.
     """
 
-    persist: list[Entry] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
-    gone: list[str] = field(default_factory=list)
+    persist: list[Entry] = msgspec.field(default_factory=list)
+    replies: list[Reply] = msgspec.field(default_factory=list)
+    gone: list[str] = msgspec.field(default_factory=list)
     """Groups that there are no more."""
-    moves: list[OffsetMove] = field(default_factory=list)
+    moves: list[OffsetMove] = msgspec.field(default_factory=list)
     """Offsets that were committed, for whoever counts them."""
 
     def reply(self, token: Token, result: Result | GroupError) -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
 
 from goqueue.groups.streams.assignor import Task
+from goqueue.groups.streams.configured import Status
+from goqueue.groups.streams.topology import InternalTopic, Topology
+from goqueue.model.errors import GroupError
 from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from goqueue.groups.streams.configured import Status
-    from goqueue.groups.streams.topology import InternalTopic, Topology
-    from goqueue.model.errors import GroupError
 
 T = TypeVar("T")
 
@@ -41,8 +39,7 @@ class ClassicProtocols(NamedTuple):
 # --- The classic protocol ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinRequest:
+class JoinRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A member wants to be in the next generation."""
 
     group_id: str
@@ -68,8 +65,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinResult:
+class JoinResult(msgspec.Struct, frozen=True, kw_only=True):
     """The member is in this generation. Only the leader gets the list of members."""
 
     member_id: str
@@ -81,8 +77,7 @@ class JoinResult:
     skip_assignment: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncRequest:
+class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A member asks for its assignment; the leader brings everyone's."""
 
     group_id: str
@@ -94,8 +89,7 @@ class SyncRequest:
     assignments: Mapping[str, bytes]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncResult:
+class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     """What the leader decided for the member."""
 
     protocol_type: str | None
@@ -103,8 +97,7 @@ class SyncResult:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatRequest:
+class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A member of a generation is alive."""
 
     group_id: str
@@ -120,23 +113,20 @@ class LeavingMember(NamedTuple):
     instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaveRequest:
+class LeaveRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Members go, each with its own outcome."""
 
     group_id: str
     members: tuple[LeavingMember, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveResult:
+class LeaveResult(msgspec.Struct, frozen=True):
     """One outcome for each member asked, in the order asked."""
 
     members: tuple[tuple[LeavingMember, GroupError | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(msgspec.Struct, frozen=True):
     """The request was carried out and has nothing more to say."""
 
 
@@ -146,8 +136,7 @@ DONE: Final = Done()
 # --- Members that the broker leads to a target (KIP-848 and KIP-1071) ---------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberHeartbeat(Generic[T]):
+class MemberHeartbeat(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """A member joins, stays or leaves; a field that is None says "as before"."""
 
     group_id: str
@@ -166,8 +155,7 @@ class MemberHeartbeat(Generic[T]):
         return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatResult(Generic[T]):
+class HeartbeatResult(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """The member's epoch, and its assignment when that is news."""
 
     member_id: str
@@ -176,8 +164,7 @@ class HeartbeatResult(Generic[T]):
     assignment: frozenset[T] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerHeartbeat(MemberHeartbeat[TopicIdPartition]):
+class ConsumerHeartbeat(MemberHeartbeat[TopicIdPartition], frozen=True, kw_only=True):
     """From a member of the KIP-848 protocol, which owns partitions."""
 
     subscribed_names: frozenset[str] | None = None
@@ -195,8 +182,7 @@ class ConsumerHeartbeat(MemberHeartbeat[TopicIdPartition]):
         return self.rebalance_timeout_ms != -1 and subscribes and self.owned is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerHeartbeatResult(HeartbeatResult[TopicIdPartition]):
+class ConsumerHeartbeatResult(HeartbeatResult[TopicIdPartition], frozen=True, kw_only=True):
     """To a member of the KIP-848 protocol."""
 
 
@@ -207,8 +193,7 @@ class UserEndpoint(NamedTuple):
     port: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsHeartbeat(MemberHeartbeat[Task]):
+class StreamsHeartbeat(MemberHeartbeat[Task], frozen=True, kw_only=True):
     """From a member of the Streams protocol, which owns tasks."""
 
     topology: Topology | None = None
@@ -221,8 +206,7 @@ class StreamsHeartbeat(MemberHeartbeat[Task]):
     """Every member of the application shall stop."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointPartitions:
+class EndpointPartitions(msgspec.Struct, frozen=True):
     """What can be asked for at one endpoint."""
 
     endpoint: UserEndpoint
@@ -230,8 +214,7 @@ class EndpointPartitions:
     standby: frozenset[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsHeartbeatResult(HeartbeatResult[Task]):
+class StreamsHeartbeatResult(HeartbeatResult[Task], frozen=True, kw_only=True):
     """To a member of the Streams protocol; the endpoints when they are news."""
 
     statuses: tuple[Status, ...] = ()
@@ -244,8 +227,7 @@ class StreamsHeartbeatResult(HeartbeatResult[Task]):
 # --- Offsets -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetToCommit:
+class OffsetToCommit(msgspec.Struct, frozen=True, kw_only=True):
     """How far a group has read one partition."""
 
     topic: str
@@ -255,8 +237,7 @@ class OffsetToCommit:
     metadata: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitRequest:
+class CommitRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A member, or a consumer without a group membership, says how far it has read."""
 
     group_id: str
@@ -269,15 +250,13 @@ class CommitRequest:
     """An administrator moves the group; what it skips was not read."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionOutcomes:
+class PartitionOutcomes(msgspec.Struct, frozen=True):
     """One outcome for each partition asked, in the order asked."""
 
     partitions: tuple[tuple[TopicPartition, GroupError | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupOutcomes:
+class GroupOutcomes(msgspec.Struct, frozen=True):
     """One outcome for each group asked, in the order asked."""
 
     groups: tuple[tuple[str, GroupError | None], ...]

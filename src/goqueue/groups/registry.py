@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar, cast
+
+import msgspec
 
 from goqueue.groups.classic.group import ClassicGroup
 from goqueue.groups.classic.state import ClassicState
@@ -52,8 +53,7 @@ if TYPE_CHECKING:
 G = TypeVar("G", bound=ClassicGroup | ConsumerGroup | StreamsGroup)
 
 
-@dataclass(slots=True)
-class Slot:
+class Slot(msgspec.Struct):
     """One group id: its members under either protocol, and its offsets, which outlive them."""
 
     core: Group

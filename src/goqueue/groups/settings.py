@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 24 * 60 * _MINUTE_MS
@@ -29,8 +30,7 @@ class MigrationPolicy(StrEnum):
         return self in {MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSettings:
+class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One value for every bound and every delay of group coordination."""
 
     min_session_timeout_ms: int = 6_000

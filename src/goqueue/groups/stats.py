@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias
+
+import msgspec
 
 SMOOTHING: Final = 0.3
 """Weight of the newest duration in the moving average."""
@@ -44,8 +45,7 @@ class LeaveReason(StrEnum):
         return RebalanceReason.MEMBER_LEFT if self is LeaveReason.LEFT else RebalanceReason(self)
 
 
-@dataclass(slots=True)
-class GroupStats:
+class GroupStats(msgspec.Struct):
     """Counters of one group; those of its parent, which sums up all groups, move along.
 
     `total == successful + failed + superseded`, and one more while a rebalance is under way.
@@ -68,9 +68,9 @@ class GroupStats:
     last_duration_ms: int = 0
     average_duration_ms: float = 0.0
     last_at_ms: int = 0
-    reasons: Counter[RebalanceReason] = field(default_factory=Counter)
+    reasons: Counter[RebalanceReason] = msgspec.field(default_factory=Counter)
     joins: int = 0
-    leaves: Counter[LeaveReason] = field(default_factory=Counter)
+    leaves: Counter[LeaveReason] = msgspec.field(default_factory=Counter)
     heartbeats: int = 0
     offset_commits: int = 0
     offset_commit_errors: int = 0

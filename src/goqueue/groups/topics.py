@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
+from uuid import UUID
+
+import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from uuid import UUID
+    from collections.abc import Iterable
 
 TopicsSeen: TypeAlias = "tuple[tuple[str, UUID, int], ...]"
 """Name, id and partition count of each topic that a target was computed from."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
+class TopicInfo(msgspec.Struct, frozen=True):
     """One topic, as far as an assignment needs it."""
 
     topic_id: UUID
@@ -22,12 +23,11 @@ class TopicInfo:
     is_internal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TopicCatalogue:
+class TopicCatalogue(msgspec.Struct, frozen=True):
     """Every topic at one moment. The caller raises `version` whenever `topics` differs."""
 
     version: int = 0
-    topics: Mapping[str, TopicInfo] = field(default_factory=dict)
+    topics: Mapping[str, TopicInfo] = msgspec.field(default_factory=dict)
 
     def seen(self, names: Iterable[str]) -> TopicsSeen:
         """Everything about topics that a target depends on; missing ones are left out."""

@@ -11,8 +11,9 @@ import asyncio
 import heapq
 import math
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import msgspec
 
 from goqueue.model.errors import GoQueueError
 from goqueue.model.ids import NO_TIMESTAMP
@@ -118,8 +119,7 @@ _Pair: TypeAlias = tuple[str, str]
 _Lines: TypeAlias = "dict[_Pair, list[PartitionLag]]"
 
 
-@dataclass(frozen=True, slots=True)
-class Backlog:
+class Backlog(msgspec.Struct, frozen=True):
     """What a group has left of one topic, at the last look."""
 
     group_id: str

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from goqueue.groups.consumer.protocol import PROTOCOL_TYPE, assigned_partitions
 from goqueue.groups.describe import GroupListing, GroupType
@@ -27,8 +27,7 @@ STICKY: Final = "sticky"
 """The assignor of Streams groups."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberView:
+class MemberView(msgspec.Struct, frozen=True):
     """One member, and the partitions that it holds, or takes from."""
 
     member_id: str
@@ -39,16 +38,14 @@ class MemberView:
     """A KIP-848 group may have members of the classic protocol, too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLine(GroupListing):
+class GroupLine(GroupListing, frozen=True, kw_only=True):
     """One line of a list of groups."""
 
     mode: Mode | None = None
     """How a queue group shares out its messages; None is a log group."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupView:
+class GroupView(msgspec.Struct, frozen=True):
     """One group with its members."""
 
     listing: GroupLine
@@ -171,9 +168,7 @@ def is_listed(group: QueueGroup) -> bool:
 
 
 def _log_line(listing: GroupListing) -> GroupLine:
-    return GroupLine(
-        **{each.name: getattr(listing, each.name) for each in dataclasses.fields(GroupListing)}
-    )
+    return GroupLine(**msgspec.structs.asdict(listing))
 
 
 def _queue_line(group: QueueGroup, known: GroupListing | None) -> GroupLine:
@@ -190,7 +185,7 @@ def _queue_line(group: QueueGroup, known: GroupListing | None) -> GroupLine:
             mode=mode,
         )
     if known is not None:
-        return dataclasses.replace(_log_line(known), mode=mode)
+        return msgspec.structs.replace(_log_line(known), mode=mode)
     return GroupLine(
         group_id=group.group_id,
         group_type=GroupType.CONSUMER,

@@ -9,9 +9,10 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections import OrderedDict, deque
-from dataclasses import dataclass
 from math import isnan, nan
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from goqueue.insight.group_views import is_listed
 from goqueue.insight.vitals import (
@@ -86,8 +87,7 @@ class Lately(NamedTuple):
     acked_per_s: float
 
 
-@dataclass(slots=True)
-class _NodeLines:
+class _NodeLines(msgspec.Struct):
     published: Line
     consumed: Line
     failed: Line
@@ -95,8 +95,7 @@ class _NodeLines:
     lag: Line
 
 
-@dataclass(slots=True)
-class GroupLines:
+class GroupLines(msgspec.Struct):
     """How one group got on."""
 
     lag: Line

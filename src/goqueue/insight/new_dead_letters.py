@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
+
+import msgspec
 
 from goqueue.model.dead_letters import is_dead_letter_topic
 from goqueue.model.errors import GoQueueError
@@ -33,8 +34,7 @@ _LOOK_AGAIN_S: Final = 300.0
 """For so long the place found in a partition serves: letters count for an hour and that at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetterCount:
+class DeadLetterCount(msgspec.Struct, frozen=True):
     """Letters that came to one topic."""
 
     count: int

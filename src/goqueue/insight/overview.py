@@ -6,8 +6,9 @@ letters excepted that have come since the last look at them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+import msgspec
 
 from goqueue.insight.group_views import GroupLine, GroupViews, is_listed
 from goqueue.model.errors import GoQueueError
@@ -43,8 +44,7 @@ class OverviewServices(Protocol):
     history: History
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(msgspec.Struct, frozen=True):
     """How much there is; topics that the broker keeps for itself are not counted."""
 
     topics: int
@@ -64,8 +64,7 @@ class Totals:
     subjects: int
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryView:
+class HistoryView(msgspec.Struct, frozen=True):
     """One number for each step; the last one is of the moment `at`."""
 
     step_ms: int

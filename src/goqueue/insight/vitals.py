@@ -6,8 +6,9 @@ them. A topic that is deleted takes its counts with it: no rate is ever below ze
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from goqueue.metrics import names
 from goqueue.metrics.kinds import LATENCY_BUCKETS_S
@@ -56,8 +57,7 @@ def read_counts(metrics: Metrics, now_s: float) -> Counts:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
+class Rates(msgspec.Struct, frozen=True):
     """Per second."""
 
     published_per_s: float = 0.0
@@ -68,8 +68,7 @@ class Rates:
     bytes_out_per_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Percentiles:
+class Percentiles(msgspec.Struct, frozen=True):
     """Of latencies, in milliseconds; null where nothing happened."""
 
     p50: float | None = None

@@ -15,8 +15,9 @@ import time
 from bisect import bisect_left
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+import msgspec
 
 from goqueue.metrics import names
 from goqueue.metrics.kinds import Combine, CounterName, Definition, GaugeName, HistogramName
@@ -72,16 +73,14 @@ class Histogram:
         self.total += value
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
+class Distribution(msgspec.Struct, frozen=True):
     """The state of one histogram series."""
 
     counts: tuple[int, ...]
     total: float
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """Every series at one moment, detached from the registry: any thread may turn it into text."""
 
     node_id: str

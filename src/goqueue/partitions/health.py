@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from goqueue.metrics import names
+from goqueue.runtime.disk import DiskUsage
 from goqueue.runtime.pauses import GcWatch, LoopWatch
 from goqueue.runtime.process import ProcessUse, count_threads, read_process
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     from goqueue.metrics.registry import Metrics, Samples
     from goqueue.partitions.partitions import Partitions
-    from goqueue.runtime.disk import Disk, DiskUsage
+    from goqueue.runtime.disk import Disk
 
 
 class NodeState(StrEnum):
@@ -52,8 +54,7 @@ def failed_logs(partitions: Partitions) -> str | None:
     return f"{place} refuses appends until it has recovered{rest}: {failure}"
 
 
-@dataclass(frozen=True, slots=True)
-class HealthReport:
+class HealthReport(msgspec.Struct, frozen=True):
     """The process and its disk at one moment."""
 
     process: ProcessUse

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from goqueue.model.errors import FencedProducerError, InvariantError, OutOfOrderSequenceError
 
@@ -41,8 +42,7 @@ class SequencedBatch(NamedTuple):
     end_offset: int
 
 
-@dataclass(slots=True)
-class ProducerState:
+class ProducerState(msgspec.Struct):
     """The newest epoch of one producer, and its last few batches."""
 
     epoch: int
@@ -51,7 +51,9 @@ class ProducerState:
     heard_ms: int = 0
     """When its last batch came in, by our clock; what was loaded counts as heard then. Not kept:
     a producer that sends old records is not idle, and one that is goes a restart later."""
-    batches: deque[SequencedBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
+    batches: deque[SequencedBatch] = msgspec.field(
+        default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES)
+    )
 
     @property
     def last_sequence(self) -> int:

@@ -6,23 +6,23 @@ The metrics say the same to a monitoring system; this says it to people who ask 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(msgspec.Struct):
     """What happened in one group."""
 
     delivered: int = 0
-    verdicts: Counter[str] = field(default_factory=Counter)
+    verdicts: Counter[str] = msgspec.field(default_factory=Counter)
     """By what members said: ack, nack, release, reject, extend."""
     timeouts: int = 0
     """Messages that came back because nothing was heard of them in time."""
-    dead: Counter[str] = field(default_factory=Counter)
+    dead: Counter[str] = msgspec.field(default_factory=Counter)
     """Messages put into a dead-letter topic, by why."""
 
     def add(self, other: Tally) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from goqueue.partitions.partition import Partition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaintenanceSettings:
+class MaintenanceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often each pass runs, and where its limits are."""
 
     retention_s: float = 60.0
@@ -58,8 +58,7 @@ def disk_state(used_percent: float, limit_percent: float, warning_points: float)
     return DiskState.ROOMY
 
 
-@dataclass(slots=True)
-class _Attempt:
+class _Attempt(msgspec.Struct):
     next_s: float
     delay_s: float
 

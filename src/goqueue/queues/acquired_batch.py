@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from goqueue.model.dead_letters import Reason
 from goqueue.model.delivery import TTL_HEADER, milliseconds
 from goqueue.model.limits import MAX_REASON_CHARS
 from goqueue.model.ranges import Range, around
+from goqueue.model.topic_partition import TopicIdPartition
 from goqueue.partitions.damage import describe
+from goqueue.partitions.partition import Partition
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.decisions import doom
+from goqueue.queues.delivery.line import Reservation
+from goqueue.queues.delivery.operations import LaneRange, Operation
 from goqueue.queues.delivery.pages import MessageState
+from goqueue.queues.delivery.queue import PartitionQueue
 from goqueue.queues.delivery.receipts import Receipt
+from goqueue.reading.record_reader import Loaded
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Iterator
 
-    from goqueue.model.topic_partition import TopicIdPartition
-    from goqueue.partitions.partition import Partition
-    from goqueue.queues.delivery.line import Reservation
-    from goqueue.queues.delivery.operations import LaneRange, Operation
-    from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.delivery.settings import QueueSettings
-    from goqueue.reading.record_reader import Loaded, StoredBatch
+    from goqueue.reading.record_reader import StoredBatch
     from goqueue.records import Record
 
 
@@ -72,8 +74,7 @@ class Span(NamedTuple):
     nonces: array[int]
 
 
-@dataclass(slots=True)
-class Portion:
+class Portion(msgspec.Struct):
     """What one partition has for one poll: reserved and read, then decided on and taken."""
 
     partition: Partition
@@ -81,14 +82,14 @@ class Portion:
     key: TopicIdPartition
     reservation: Reservation
     loaded: Loaded
-    changes: list[Operation] = field(default_factory=list)
+    changes: list[Operation] = msgspec.field(default_factory=list)
     """What is to become of messages that cannot be handed out."""
-    back: list[Range] = field(default_factory=list)
+    back: list[Range] = msgspec.field(default_factory=list)
     """Messages for which there is no room: they are offered again."""
-    ranges: list[LaneRange] = field(default_factory=list)
+    ranges: list[LaneRange] = msgspec.field(default_factory=list)
     """What is handed out."""
     deadline_ms: int = 0
-    marks: list[Marks] = field(default_factory=list)
+    marks: list[Marks] = msgspec.field(default_factory=list)
     """One for each range that was taken."""
 
     def decide(self, now_ms: int, visibility_ms: int, seed: bytes) -> list[Operation]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
+import msgspec
+
+from goqueue.groups.polling.member import Member
 from goqueue.model.errors import InternalTopicError, InvalidGroupIdError, InvalidGroupRequestError
 from goqueue.model.limits import MAX_ID_CHARS
 from goqueue.queues.delivery.group import REDRIVE_GROUP
@@ -15,7 +17,6 @@ from goqueue.queues.delivery.settings import Mode, QueueSettings
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.groups.polling.member import Member
     from goqueue.groups.polling.memberships import Memberships
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.queues.service import Queues
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 HEARTBEAT_INTERVAL_MS: Final = 5_000
 
 
-@dataclass(slots=True)
-class QueueMember:
+class QueueMember(msgspec.Struct):
     """A member of a queue group, as protocol handlers see it."""
 
     group_id: str

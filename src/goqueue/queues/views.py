@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from goqueue.model.delivery import Priority
+from goqueue.partitions.partition import Isolation, Partition
 from goqueue.queues.delivery.operations import joined
 from goqueue.queues.delivery.pages import MessageState
+from goqueue.queues.delivery.queue import PartitionQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.partitions.partition import Isolation, Partition
     from goqueue.queues.delivery.group import QueueGroup
-    from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.service import Queues
 
 _MAX_COUNTED: Final = 100_000
@@ -25,8 +26,7 @@ _STEPS: Final = 64
 """How far the oldest message of a lane is looked for; behind that, nobody says which it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueView:
+class QueueView(msgspec.Struct, frozen=True):
     """One partition of one queue group."""
 
     partition: Partition

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+from msgspec.structs import replace
+
 from goqueue.model.errors import DamagedRangeError, GoQueueError
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Isolation, Partition
 from goqueue.partitions.waiting import Waiter
 from goqueue.records.batch import BatchInfo, walk
 from goqueue.records.committed import committed
+from goqueue.storage.region import Region
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from concurrent.futures import Executor
 
-    from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partitions import Partitions
     from goqueue.runtime.clock import Clock
-    from goqueue.storage.region import Chunk, Region
+    from goqueue.storage.region import Chunk
     from goqueue.tracing.log_groups import LogGroupTraces
 
 _MAX_DAMAGED_RANGES: Final = 100
@@ -34,8 +38,7 @@ may name more partitions than the process may open files: of the others it keeps
 and finds them again when it is their turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRead:
+class PartitionRead(msgspec.Struct, frozen=True):
     """What a reader wants of one partition."""
 
     partition: TopicPartition
@@ -45,8 +48,7 @@ class PartitionRead:
     """The reader's view of the leader; -1 when it has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchRequest:
+class FetchRequest(msgspec.Struct, frozen=True):
     """What a reader wants, and how long it is willing to wait for it."""
 
     reads: Sequence[PartitionRead]
@@ -69,8 +71,7 @@ def bytes_for(limit: int, at_most: int) -> int:
     return min(max(limit * _USUAL_BYTES, _LEAST_BYTES), at_most)
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(msgspec.Struct, frozen=True):
     """What one partition had: whole batches, or the error that says why there are none."""
 
     read: PartitionRead
@@ -87,8 +88,7 @@ class Fetched:
     the batches that was aborted, in the order of the offsets."""
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(msgspec.Struct):
     """A partition's watermarks and where its records are, before anything is read."""
 
     read: PartitionRead

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from goqueue.model.errors import OffsetOutOfRangeError
 from goqueue.partitions.partition import Isolation, Partition
@@ -23,8 +24,7 @@ class Anchor(Enum):
     TIMESTAMP = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(msgspec.Struct, frozen=True):
     """A place in any partition; the number is an offset, or milliseconds since the epoch."""
 
     anchor: Anchor

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Isolation, Partition
 from goqueue.reading.searching import Hit, Wanted, Window, cut_before, look
+from goqueue.reading.time_range import Span
 from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from goqueue.partitions.partitions import Partitions
-    from goqueue.reading.time_range import Span
     from goqueue.runtime.clock import Clock
 
 _MAX_READ_BYTES: Final = 8 * 1024 * 1024
@@ -37,8 +38,7 @@ _LARGEST_WINDOW: Final = 1024 * 1024
 """Windows double while little is found."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """Messages in the order asked for, and what is left to be looked at."""
 
     hits: list[Hit]
@@ -47,8 +47,7 @@ class Found:
     """Messages that were looked at."""
 
 
-@dataclass(slots=True)
-class _Scan:
+class _Scan(msgspec.Struct):
     """How far one partition was looked through."""
 
     partition: Partition
@@ -56,7 +55,7 @@ class _Scan:
     edge: float
     """How far in time; what is left lies behind it, as far as clocks agree."""
     window: int = _FIRST_WINDOW
-    hits: deque[Hit] = field(default_factory=deque)
+    hits: deque[Hit] = msgspec.field(default_factory=deque)
     """Found and not yet in the answer, in the order asked for."""
 
     @property

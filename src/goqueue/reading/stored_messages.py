@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from goqueue.partitions.partition import Isolation
 from goqueue.reading.fetch import (
@@ -42,8 +43,7 @@ class StoredMessage(NamedTuple):
     record: Record
 
 
-@dataclass(frozen=True, slots=True)
-class MessagesRead:
+class MessagesRead(msgspec.Struct, frozen=True):
     """The messages of one partition from an offset on, and how to go on."""
 
     messages: list[StoredMessage]

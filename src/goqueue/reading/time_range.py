@@ -8,19 +8,21 @@ log are left out where they fall outside.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Isolation
 from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position, offset_of
+from goqueue.reading.stored_messages import StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from concurrent.futures import Executor
 
     from goqueue.partitions.partitions import Partitions
-    from goqueue.reading.stored_messages import MessageReader, StoredMessage
+    from goqueue.reading.stored_messages import MessageReader
     from goqueue.topics.catalogue import Topics
 
 _READ_BYTES: Final = 16 * 1024 * 1024
@@ -46,8 +48,7 @@ class Page(NamedTuple):
     next_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(msgspec.Struct, frozen=True):
     """Messages of several partitions, and the spans that are left to be read."""
 
     messages: list[StoredMessage]

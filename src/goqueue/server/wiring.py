@@ -83,7 +83,7 @@ def maintenance_settings(config: Config) -> MaintenanceSettings:
 
 def _group_settings(config: Config) -> GroupSettings:
     """The section's fields are the settings' own; those that it leaves out keep their defaults."""
-    names = {field.name for field in fields(GroupSettings)}
+    names = set(GroupSettings.__struct_fields__)
     said = {field.name for field in fields(config.groups)} & names
     return GroupSettings(**{name: getattr(config.groups, name) for name in said})
 

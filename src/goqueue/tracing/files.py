@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -126,8 +125,7 @@ _DECODER: Final = msgspec.json.Decoder(Entry)
 _MAX_NUMBER: Final = 999_999
 
 
-@dataclass(frozen=True, slots=True)
-class FileLimits:
+class FileLimits(msgspec.Struct, frozen=True):
     """How much is kept."""
 
     file_bytes: int = FILE_BYTES

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from goqueue.tracing.views import Status, Trace, assemble, events_of
 
@@ -20,8 +21,7 @@ that finds too little among the newest says that it has not looked at all."""
 _FIRST: Final = 500
 
 
-@dataclass(frozen=True, slots=True)
-class TraceQuery:
+class TraceQuery(msgspec.Struct, frozen=True):
     """Which traces are wanted; everything that is said must hold."""
 
     topic: str | None = None

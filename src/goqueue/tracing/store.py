@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -46,8 +45,7 @@ _FILE_FLUSH_S: Final = 1.0
 _STDOUT_BATCH: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class OtlpSettings:
+class OtlpSettings(msgspec.Struct, frozen=True):
     """Where a collector listens."""
 
     endpoint: str
@@ -55,8 +53,7 @@ class OtlpSettings:
     service: str = "goqueue"
 
 
-@dataclass(frozen=True, slots=True)
-class TracingSettings:
+class TracingSettings(msgspec.Struct, frozen=True):
     """How much is traced, and where it goes."""
 
     is_on: bool = True
@@ -68,13 +65,12 @@ class TracingSettings:
     """How large trace files may become beside what those topics publish; 1 is without bound."""
     ring_spans: int = _RING_SPANS
     writes_files: bool = True
-    files: FileLimits = field(default_factory=FileLimits)
+    files: FileLimits = msgspec.field(default_factory=FileLimits)
     stdout: bool = False
     otlp: OtlpSettings | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ExporterStats:
+class ExporterStats(msgspec.Struct, frozen=True):
     """How an exporter gets on."""
 
     name: str
@@ -82,8 +78,7 @@ class ExporterStats:
     dropped: int
 
 
-@dataclass(frozen=True, slots=True)
-class TraceStats:
+class TraceStats(msgspec.Struct, frozen=True):
     """How tracing gets on."""
 
     is_on: bool

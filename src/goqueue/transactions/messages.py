@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+import msgspec
 
-    from goqueue.model.topic_partition import TopicPartition
-    from goqueue.partitions.markers import Marker
-    from goqueue.transactions.encoding import Entry
+from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.markers import Marker
+from goqueue.transactions.encoding import Entry
 
 
 class Identity(NamedTuple):
@@ -23,8 +22,7 @@ class Identity(NamedTuple):
         return f"{self.producer_id} of epoch {self.epoch}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InitRequest:
+class InitRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A producer wants to use a transactional id; whoever used it before is fenced."""
 
     transactional_id: str
@@ -53,24 +51,22 @@ class Ending(NamedTuple):
     partitions: frozenset[TopicPartition]
 
 
-@dataclass(slots=True)
-class Effects:
+class Effects(msgspec.Struct):
     """Everything that one event causes, in the order in which it must be done.
 
     `persist` first; then whoever asked may be told, and the endings carried out. When an append
     fails, the core knows more than the log does: it is loaded again from the log.
     """
 
-    persist: list[Entry] = field(default_factory=list)
-    endings: list[Ending] = field(default_factory=list)
+    persist: list[Entry] = msgspec.field(default_factory=list)
+    endings: list[Ending] = msgspec.field(default_factory=list)
     started: int = 0
     """Transactions that began."""
-    durations_ms: list[tuple[Marker, int]] = field(default_factory=list)
+    durations_ms: list[tuple[Marker, int]] = msgspec.field(default_factory=list)
     """How transactions ended whose last step this was, and how long each was open."""
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionView:
+class TransactionView(msgspec.Struct, frozen=True):
     """One transactional id as others see it."""
 
     transactional_id: str
@@ -85,8 +81,7 @@ class TransactionView:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionFilter:
+class TransactionFilter(msgspec.Struct, frozen=True):
     """Which transactional ids a listing is about; what is not given does not matter."""
 
     states: frozenset[str] = frozenset()

@@ -7,8 +7,10 @@ the coordinator that knows the series: so one record batch of its log can decide
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from goqueue.transactions.encoding import Entry, SeriesValue, put_series
 
@@ -35,8 +37,7 @@ class Member(NamedTuple):
     identity: Identity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TogetherRequest:
+class TogetherRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A batch of a series is complete, or given up."""
 
     series: str
@@ -48,8 +49,7 @@ class TogetherRequest:
     """How long the last number is to be remembered when nothing more comes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(msgspec.Struct, frozen=True):
     """How far a series is."""
 
     name: str

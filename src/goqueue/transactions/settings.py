@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 24 * 60 * _MINUTE_MS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionSettings:
+class TransactionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One value for every bound and every delay of transactions."""
 
     default_timeout_ms: int = _MINUTE_MS

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from goqueue.model.errors import InvariantError
 from goqueue.model.topic_partition import TopicPartition, numbers_by_topic
@@ -22,8 +23,7 @@ LAST_EPOCH: Final = (1 << 15) - 1
 given a new id before it would get it."""
 
 
-@dataclass(slots=True)
-class Transaction:
+class Transaction(msgspec.Struct):
     """The state of one transactional id. Whoever changes it stores it before telling anyone."""
 
     transactional_id: str
@@ -36,7 +36,7 @@ class Transaction:
     a transaction, so that a repeated request can be told from a zombie's; none after another
     instance has taken over, or once the producer has begun something in its new epoch."""
     state: TransactionState = TransactionState.EMPTY
-    partitions: set[TopicPartition] = field(default_factory=set)
+    partitions: set[TopicPartition] = msgspec.field(default_factory=set)
     """Where the open transaction may have written; offsets of groups count as their topic's."""
     started_ms: int = -1
     updated_ms: int = -1

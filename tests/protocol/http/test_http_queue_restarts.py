@@ -96,6 +96,8 @@ class Crowd:
         self.published: set[str] = set()
         self.settled: Counter[str] = Counter()
         """How often each message was acknowledged with an answer that said so."""
+        self.unanswered: set[str] = set()
+        """Messages whose acknowledgement had no answer: it may be stored, or not."""
         self.late: list[str] = []
         """Messages that were handed out after that."""
         self._over = threading.Event()
@@ -126,8 +128,13 @@ class Crowd:
                 if self.settled[each["value"]]:
                     self.late.append(each["value"])
                 handle = {"receipt_handle": each["receipt_handle"]}
+                self.unanswered.add(each["value"])
                 if api.ask("POST", "/messages/ack", handle).status == 200:
                     self.settled[each["value"]] += 1
+                self.unanswered.discard(each["value"])
+
+    def _unsettled(self) -> set[str]:
+        return self.published - self.settled.keys() - self.unanswered
 
     def begin(self) -> None:
         for thread in self._threads:
@@ -137,8 +144,8 @@ class Crowd:
         """Wait until every message is settled."""
         deadline = time.monotonic() + 120
         try:
-            while len(self.published) < self._count or not self.published <= self.settled.keys():
-                assert time.monotonic() < deadline, self.published - self.settled.keys()
+            while len(self.published) < self._count or self._unsettled():
+                assert time.monotonic() < deadline, self._unsettled()
                 time.sleep(0.05)
         finally:
             self._over.set()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from goqueue.broker.broker import TOPICS_FOLDER
 from goqueue.groups.messages import CommitRequest, JoinRequest, OffsetToCommit, Protocol

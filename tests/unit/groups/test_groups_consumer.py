@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from goqueue.groups.settings import GroupSettings
 from goqueue.groups.topics import TopicCatalogue, TopicInfo

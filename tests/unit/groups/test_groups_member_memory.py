@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gc
 import weakref
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from goqueue.groups.member_memory import MemberMemory
 from goqueue.model.errors import (

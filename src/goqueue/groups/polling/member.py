@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from goqueue.model.topic_partition import TopicPartition
 
@@ -13,13 +14,12 @@ if TYPE_CHECKING:
     from goqueue.groups.messages import PartitionOutcomes
 
 
-@dataclass(slots=True)
-class AutoCommit:
+class AutoCommit(msgspec.Struct):
     """What was committed for one member, and when it is time to commit again."""
 
     interval_ms: int
     committed_at_ms: int
-    committed: dict[TopicPartition, int] = field(default_factory=dict)
+    committed: dict[TopicPartition, int] = msgspec.field(default_factory=dict)
 
     def due(
         self, positions: Mapping[TopicPartition, int], now_ms: int
@@ -53,8 +53,7 @@ class AutoCommit:
         self.committed.pop(partition, None)
 
 
-@dataclass(slots=True)
-class Member:
+class Member(msgspec.Struct):
     """What the broker keeps for one member that it reads for."""
 
     group_id: str
@@ -69,7 +68,7 @@ class Member:
     revoking: frozenset[TopicPartition] = frozenset()
     """Nothing is read of these any more, and the member still holds them until it has finished
     with what it was handed; its commits of them count."""
-    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    positions: dict[TopicPartition, int] = msgspec.field(default_factory=dict)
     """The next offset to be read of each partition that has been read."""
     heartbeat_interval_ms: int = 0
     polls: int = 0

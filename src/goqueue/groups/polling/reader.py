@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from goqueue.groups.encoding import CommittedOffset
 from goqueue.model.errors import OffsetOutOfRangeError
 from goqueue.model.limits import MAX_POLLED_BYTES
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Isolation
 from goqueue.reading.fetch import Fetched, Fetcher, FetchRequest, PartitionRead, bytes_for
 from goqueue.reading.stored_messages import StoredMessage, messages_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from goqueue.groups.polling.member import Member
     from goqueue.groups.service import Groups
-    from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.batch_opener import BatchOpener
     from goqueue.partitions.damage import DamageReports
     from goqueue.partitions.partitions import Partitions
@@ -27,8 +27,7 @@ _EACH_BYTES: Final = 1024 * 1024
 """Of one partition, so that one poll has something of each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Polled:
+class Polled(msgspec.Struct, frozen=True):
     """What one poll brought."""
 
     messages: list[StoredMessage]

@@ -8,9 +8,10 @@ differ in what is owned, in what a target follows from, and in how members descr
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from msgspec.structs import replace
 
 from goqueue.groups.core import GroupCore, GroupTimer, TimerKind
 from goqueue.groups.messages import (

@@ -6,17 +6,20 @@ Pure: it is given a catalogue, and answers which internal topics are to be creat
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from enum import IntEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from goqueue.groups.streams.topology import InternalTopic
 
-    from goqueue.groups.streams.topology import InternalTopic, Subtopology, Topology
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from goqueue.groups.streams.topology import Subtopology, Topology
     from goqueue.groups.topics import TopicCatalogue
 
 _MAX_TASKS: Final = 10_000
@@ -43,13 +46,12 @@ class Status(NamedTuple):
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConfiguredTopology:
+class ConfiguredTopology(msgspec.Struct, frozen=True):
     """What came of a topology at one moment."""
 
-    task_counts: Mapping[str, int] = field(default_factory=dict)
+    task_counts: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Subtopology id to the number of its tasks; empty where that is not known."""
-    partition_counts: Mapping[str, int] = field(default_factory=dict)
+    partition_counts: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Every topic of the topology, also those that are to be created."""
     missing: tuple[InternalTopic, ...] = ()
     """Internal topics to be created, with their number of partitions."""

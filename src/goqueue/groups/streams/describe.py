@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
 from goqueue.groups.streams.assignor import Role
+from goqueue.groups.streams.member import StreamsMember
 from goqueue.groups.streams.topology import InternalTopic, Subtopology, Topology
+from goqueue.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.groups.streams.group import StreamsGroup
-    from goqueue.groups.streams.member import StreamsMember
-    from goqueue.model.topic_partition import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsMemberDescription:
+class StreamsMemberDescription(msgspec.Struct, frozen=True):
     """One member, and the partitions that its active tasks read."""
 
     member: StreamsMember
     partitions: frozenset[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsDescription:
+class StreamsDescription(msgspec.Struct, frozen=True, kw_only=True):
     """A Streams group."""
 
     group_id: str

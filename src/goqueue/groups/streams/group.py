@@ -6,8 +6,10 @@ The group epoch grows whenever members, topology, topics or settings change.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from goqueue.groups.encoding import GroupKey, StreamsGroupValue, TopologyKey, put, remove
 from goqueue.groups.messages import (
@@ -24,6 +26,7 @@ from goqueue.groups.streams.assignor import Role, Task, TaskMember, assign_tasks
 from goqueue.groups.streams.configured import ConfiguredTopology, Status, StatusCode, configure
 from goqueue.groups.streams.member import StreamsMember
 from goqueue.groups.streams.roster import StreamsRoster
+from goqueue.groups.topics import TopicsSeen
 from goqueue.model.errors import InvalidGroupRequestError, InvariantError, UnknownMemberError
 from goqueue.model.topic_partition import TopicPartition
 
@@ -33,11 +36,10 @@ if TYPE_CHECKING:
     from goqueue.groups.effects import Effects, Entry, Token
     from goqueue.groups.settings import GroupSettings
     from goqueue.groups.streams.topology import Topology
-    from goqueue.groups.topics import TopicCatalogue, TopicsSeen
+    from goqueue.groups.topics import TopicCatalogue
 
 
-@dataclass(frozen=True, slots=True)
-class Basis:
+class Basis(msgspec.Struct, frozen=True):
     """What a target is computed from, besides members and topology; another one is a rebalance."""
 
     topics: TopicsSeen = ()

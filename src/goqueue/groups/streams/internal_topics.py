@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from goqueue.groups.streams.configured import Status, StatusCode
 from goqueue.model.errors import GoQueueError, InvalidReplicationError, TopicExistsError

@@ -16,9 +16,10 @@ why Produce is one. It must not block.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+import msgspec
 
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.schemas import versions
@@ -44,8 +45,7 @@ _ADVERTISED_BELOW_SERVED: Final = {ApiKey.PRODUCE: 0}
 _STAMP: Final = "__kafka_api__"
 
 
-@dataclass(frozen=True, slots=True)
-class ApiSpec:
+class ApiSpec(msgspec.Struct, frozen=True):
     """What `@api` says about the function under it."""
 
     key: ApiKey
@@ -69,8 +69,7 @@ class ApiSpec:
         return min(self.first_version, _ADVERTISED_BELOW_SERVED.get(self.key, self.first_version))
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """A handler, ready to be called."""
 
     spec: ApiSpec

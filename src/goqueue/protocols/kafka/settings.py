@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+import ssl
+from typing import NamedTuple
+
+import msgspec
 
 from goqueue.access.keys import Mechanism
-
-if TYPE_CHECKING:
-    import ssl
 
 _MIB = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(msgspec.Struct, frozen=True):
     """Where clients reach this node, as it is advertised."""
 
     host: str
@@ -28,8 +26,7 @@ class ConnectionLimits(NamedTuple):
     per_ip: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerSettings:
+class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How one listener behaves. Times are in seconds, as the event loop counts them."""
 
     host: str = "127.0.0.1"
@@ -102,8 +99,7 @@ class ListenerSettings:
     """How often these deadlines are looked at."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaslSettings:
+class SaslSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How clients log in, where a listener asks them to."""
 
     mechanisms: tuple[Mechanism, ...] = tuple(Mechanism)

@@ -7,9 +7,11 @@ So nothing is ever taken out of the topic itself, and whoever reads it as a log 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from goqueue.model.dead_letters import (
     HEADER_PREFIX,
@@ -27,7 +29,7 @@ from goqueue.queues.delivery.group import REDRIVE_GROUP
 from goqueue.queues.delivery.pages import MessageState
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator
     from concurrent.futures import Executor
 
     from goqueue.model.ranges import Range
@@ -93,8 +95,7 @@ def letter_of(partition: int, record: Record) -> Letter:
     return Letter(partition, record, said)
 
 
-@dataclass(frozen=True, slots=True)
-class LetterFilter:
+class LetterFilter(msgspec.Struct, frozen=True):
     """Which letters are meant; everything that is said must hold."""
 
     reason: str | None = None

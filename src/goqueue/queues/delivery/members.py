@@ -9,27 +9,27 @@ what it had been handed with the receipts that it has.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from goqueue.model.errors import (
     FencedMemberEpochError,
     GroupMaxSizeError,
     UnknownMemberError,
 )
+from goqueue.model.topic_partition import TopicIdPartition
 from goqueue.queues.delivery.share_assignor import assign
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from uuid import UUID
 
-    from goqueue.model.topic_partition import TopicIdPartition
 
 _MAX_MEMBERS: Final = 10_000
 
 
-@dataclass(slots=True)
-class SharedMember:
+class SharedMember(msgspec.Struct):
     """One member: what it reads, and when its session times out."""
 
     member_id: str
@@ -49,12 +49,11 @@ class SharedMember:
     """How many are under way: the session of a member that waits for messages does not time out."""
 
 
-@dataclass(slots=True)
-class Members:
+class Members(msgspec.Struct):
     """The members of one group. The epoch counts the changes of who is there and reads what."""
 
     epoch: int = 0
-    _members: dict[str, SharedMember] = field(default_factory=dict)
+    _members: dict[str, SharedMember] = msgspec.field(default_factory=dict)
     _assigned_at: tuple[int, int] | None = None
     """The epoch, and the version of the topics, for which share consumers were assigned theirs."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.http.api.codecs import (

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import ssl
 
-if TYPE_CHECKING:
-    import ssl
+import msgspec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpSettings:
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where to listen, and the bounds of connections and requests."""
 
     host: str = "127.0.0.1"
