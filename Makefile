@@ -80,6 +80,10 @@ proto: $(STAMP) ## the Python side of the gRPC contract, made anew
 		--python_out=src --grpc_python_out=src --mypy_out=quiet:src --mypy_grpc_out=quiet:src \
 		goqueue/wire/grpc/v1/goqueue.proto
 
+.PHONY: messages
+messages: $(STAMP) ## the table of Kafka's messages, made anew from kio
+	PYTHONPATH=tests $(BIN)/python -m support.kio_messages
+
 WEB := src/goqueue/console/web
 
 $(WEB)/node_modules/.package-lock.json: $(WEB)/package.json $(WEB)/package-lock.json

@@ -1,8 +1,7 @@
 """What gRPC clients are asked to do, in a process of their own (see `_client.py`).
 
 `stream` is the contract at its plainest: requests of one partition each on one stream, a window of
-them on the way. `unary` asks one by one, as many at a time as it is told. `client` is the Python
-client as programs use it, with its batching, numbering and a delivery for each message.
+them on the way. `unary` asks one by one, as many at a time as it is told.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from grpc import aio
 
 from benchmarks._client import serve_calls
 from benchmarks.harness import percentiles
-from goqueue import Client, ClientSettings
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import AdminServiceStub, PublishServiceStub
 
@@ -106,19 +104,6 @@ def unary(address: str, topic: str, count: int, at_once: int, partitions: int) -
     return _run(address, publish)
 
 
-def client(address: str, topic: str, count: int) -> dict[str, Any]:
-    """Publish with the client, which fills batches of 100 by itself."""
-    with Client(address, ClientSettings()) as made:
-        made.publish(topic, VALUE).result()
-        cpu_s, started = time.process_time(), time.perf_counter()
-        for _ in range(count - 1):
-            made.publish(topic, VALUE)
-        made.flush()
-        stats = made.send_stats
-        taken = _result(started, cpu_s, array("d", [0.0]), stats.failed)
-        return {**taken, "batch": stats.average_batch}
-
-
 def _request(topic: str, number: int, batch: int, partition: int) -> pb.PublishRequest:
     request = pb.PublishRequest(topic=topic, correlation_id=number)
     add = request.messages.add
@@ -150,4 +135,4 @@ def _run(address: str, work: Callable[[aio.Channel], Awaitable[_T]]) -> _T:
 
 
 if __name__ == "__main__":
-    serve_calls({each.__name__: each for each in (create, stored, stream, unary, client)})
+    serve_calls({each.__name__: each for each in (create, stored, stream, unary)})

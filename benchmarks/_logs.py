@@ -39,9 +39,14 @@ def batch_of(size_bytes: int) -> bytearray:
 
     Retention would delete messages of another year within a minute, in the middle of a measurement.
     """
-    count = max(1, round((size_bytes - _HEADER_BYTES) / _RECORD_BYTES))
+    count = messages_in(size_bytes)
     value, now_ms = os.urandom(VALUE_BYTES), time.time_ns() // 1_000_000
     return encode([Record(n, now_ms, None, value) for n in range(count)])
+
+
+def messages_in(size_bytes: int) -> int:
+    """How many messages such a batch has."""
+    return max(1, round((size_bytes - _HEADER_BYTES) / _RECORD_BYTES))
 
 
 def numbered_value(offset: int) -> bytes:

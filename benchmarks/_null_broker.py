@@ -13,6 +13,7 @@ import asyncio
 import os
 import sys
 from bisect import bisect_right
+from itertools import count as counting
 from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING, Final
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HOST: Final = "127.0.0.1"
-VERSIONS: Final = {0: (0, 10), 1: (4, 11), 2: (1, 1), 3: (0, 4), 18: (0, 3)}
+VERSIONS: Final = {0: (0, 10), 1: (4, 11), 2: (1, 1), 3: (0, 4), 18: (0, 3), 22: (0, 1)}
 """Produce is hand-read in the version that librdkafka 2.16 chooses; so is all else in old ones."""
 
 _I2, _I4, _I8 = Struct(">h"), Struct(">i"), Struct(">q")
@@ -33,6 +34,7 @@ _PRODUCED: Final = Struct(">ihqqqBBB")
 _ASKED: Final = Struct(">iiiibii")
 _READ: Final = Struct(">iiqqi")
 _FETCHED: Final = Struct(">ihqqqiii")
+_PRODUCER: Final = Struct(">ihqh")
 _CRC: Final = Struct(">I")
 _BUFFER_BYTES: Final = 4 * 1024 * 1024
 _MAX_BATCH: Final = 1024 * 1024 + 1024
@@ -75,6 +77,7 @@ class Broker:
         self.folder, self.count, self.port = folder, partitions, 0
         self.topics: dict[str, list[Partition]] = {}
         self.waiting: list[Callable[[], None]] = []
+        self.producer_ids = counting()
 
     def topic(self, name: str) -> list[Partition]:
         """The partitions of a topic."""
@@ -104,6 +107,7 @@ class Connection(asyncio.BufferedProtocol):
             2: self.list_offsets,
             3: self.metadata,
             18: self.api_versions,
+            22: self.init_producer_id,
         }
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -251,6 +255,10 @@ class Connection(asyncio.BufferedProtocol):
             for number in range(len(partitions)):
                 out += Struct(">hiiiiii").pack(0, number, 1, 1, 1, 1, 1)
         self.answer(correlation, out)
+
+    def init_producer_id(self, _at: int, _version: int, correlation: int) -> None:
+        """Version 0 or 1: an id that nobody has; what its batches say is not looked at."""
+        self.answer(correlation, _PRODUCER.pack(0, 0, next(self.broker.producer_ids), 0))
 
     def list_offsets(self, at: int, _version: int, correlation: int) -> None:
         """Version 1: the start or the end of each partition."""

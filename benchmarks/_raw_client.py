@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
+from crc32c import crc32c
 
 from benchmarks._brokers import HOST, PARTITIONS
 from benchmarks._client import serve_calls
@@ -24,10 +25,18 @@ if TYPE_CHECKING:
 PRODUCE: Final = 0
 METADATA: Final = 3
 API_VERSIONS: Final = 18
+INIT_PRODUCER_ID: Final = 22
 NO_ERROR: Final = 0
 
 _INT: Final = struct.Struct(">i")
+_CRC: Final = struct.Struct(">I")
 _HEADER: Final = struct.Struct(">hhi")
+_NEW_PRODUCER: Final = struct.Struct(">iihqh")
+_PRODUCER: Final = struct.Struct(">qh")
+_NO_TAGS: Final = bytes(3)
+_CRC_AT, _CHECKED_AT, _LAST_DELTA_AT, _PRODUCER_AT, _SEQUENCE_AT = 17, 21, 23, 43, 53
+"""Where a batch has its checksum and some of what that is of."""
+_SEQUENCES: Final = 1 << 31
 _GIVE_UP_S: Final = 30.0
 _RETRY_S: Final = 0.001
 _UNTIL_SETTLED_S: Final = 0.3
@@ -62,7 +71,7 @@ def produce_frame(topic: str, partition: int, batch: bytes | bytearray) -> bytes
     """Produce version 9: one batch, acks=all; three times no tagged fields."""
     start = struct.pack(">BBhiB", 0, 0, -1, 30_000, 2) + compact_string(topic)
     place = struct.pack(">Bi", 2, partition) + uvarint(len(batch) + 1)
-    return frame(PRODUCE, 9, start + place + batch + bytes(3))
+    return frame(PRODUCE, 9, start + place + batch + _NO_TAGS)
 
 
 def produce_error(answer: bytes, topic: str) -> int:
@@ -78,6 +87,8 @@ def produce_error(answer: bytes, topic: str) -> int:
 def first_acknowledged(port: int, topic: str, batch: bytes | bytearray) -> float:
     """Knock until the broker opens, publish to a topic that it has to make; the moment of the ack.
 
+    Before it publishes it asks for ApiVersions and Metadata, as every client does.
+
     Raises:
         TimeoutError: no acknowledgement in half a minute.
     """
@@ -89,6 +100,7 @@ def first_acknowledged(port: int, topic: str, batch: bytes | bytearray) -> float
                 # Version 4: this one topic, and it may be made.
                 ask = frame(METADATA, 4, _INT.pack(1) + _string(topic) + b"\1")
                 publish = produce_frame(topic, 0, batch)
+                _exchange(sock, frame(API_VERSIONS, 0))
                 while time.perf_counter() < give_up:
                     _exchange(sock, ask)
                     if produce_error(_exchange(sock, publish), topic) == NO_ERROR:
@@ -96,6 +108,16 @@ def first_acknowledged(port: int, topic: str, batch: bytes | bytearray) -> float
         except ConnectionError:
             time.sleep(_RETRY_S)
     raise TimeoutError("no message was acknowledged")
+
+
+def new_producer_id(port: int) -> int:
+    """The id that an idempotent producer gets before its first batch."""
+    with socket.create_connection((HOST, port), timeout=_GIVE_UP_S) as sock:
+        answer = _exchange(sock, frame(INIT_PRODUCER_ID, 0, struct.pack(">hi", -1, 60_000)))
+    _, _, error, producer_id, _ = _NEW_PRODUCER.unpack(answer)
+    if error != NO_ERROR:
+        raise RuntimeError(f"InitProducerId was answered with error {error}")
+    return int(producer_id)
 
 
 def _exchange(sock: socket.socket, request: bytes) -> bytes:
@@ -158,7 +180,10 @@ class _Publishing(asyncio.Protocol):
 
     def _send(self) -> None:
         self._sent_at = time.perf_counter()
-        self.transport.write(self._request)
+        self.transport.write(self._next_request())
+
+    def _next_request(self) -> bytes | bytearray:
+        return self._request
 
     def data_received(self, data: bytes) -> None:
         self._answer += data
@@ -178,6 +203,25 @@ class _Publishing(asyncio.Protocol):
     def connection_lost(self, _exc: Exception | None) -> None:
         self.failed += not self.is_over
         self.closed.set()
+
+
+class _Idempotent(_Publishing):
+    """Numbers its batches, as a producer does whose retries must not be stored twice."""
+
+    def __init__(self, topic: str, request: bytes, batch_bytes: int, producer_id: int) -> None:
+        super().__init__(topic, request)
+        self._frame = bytearray(request)
+        # The answer to the one before has come, so the socket has nothing of the frame any more.
+        self._batch = memoryview(self._frame)[-batch_bytes - len(_NO_TAGS) : -len(_NO_TAGS)]
+        self._count = _INT.unpack_from(self._batch, _LAST_DELTA_AT)[0] + 1
+        self._sequence = 0
+        _PRODUCER.pack_into(self._batch, _PRODUCER_AT, producer_id, 0)
+
+    def _next_request(self) -> bytes | bytearray:
+        _INT.pack_into(self._batch, _SEQUENCE_AT, self._sequence)
+        _CRC.pack_into(self._batch, _CRC_AT, crc32c(self._batch[_CHECKED_AT:]))
+        self._sequence = (self._sequence + self._count) % _SEQUENCES
+        return self._frame
 
 
 class _Crowd:
@@ -215,14 +259,23 @@ class _Crowd:
         return lost
 
     async def publish(
-        self, port: int, topic: str, count: int, batch_bytes: int, seconds: float
+        self,
+        port: int,
+        topic: str,
+        count: int,
+        batch_bytes: int,
+        seconds: float,
+        *,
+        idempotent: bool = False,
     ) -> dict[str, Any]:
         """Publish on so many connections for so long, counted from when all are under way."""
         batch = batch_of(batch_bytes)
-        made = []
+        made: list[_Publishing] = []
         for number in range(count):
             request = produce_frame(topic, number % PARTITIONS, batch)
-            make = partial(_Publishing, topic, request)
+            make: Callable[[], _Publishing] = partial(_Publishing, topic, request)
+            if idempotent:
+                make = partial(_Idempotent, topic, request, len(batch), new_producer_id(port))
             _, protocol = await self.loop.create_connection(make, HOST, port)
             made.append(protocol)
         for each in made:

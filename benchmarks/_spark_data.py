@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from benchmarks._logs import FIRST_TIMESTAMP_MS
 from benchmarks._turns import expect
+from goqueue.client.link.addresses import parse_addresses
 from goqueue.records import Record, encode
 from goqueue.spark.kafka.cluster import Cluster
 from goqueue.spark.kafka.fetching import Chunk, whole_batches
@@ -50,12 +51,10 @@ class Topic:
     """A topic of a running broker, and a way to fill it faster than a client would."""
 
     def __init__(self, address: str, name: str, partitions: int) -> None:
-        host, _, port = address.rpartition(":")
-        self._cluster = Cluster(LinkSettings(((host, int(port)),)))
+        self._cluster = Cluster(LinkSettings(parse_addresses(address)))
         self.name = name
         self.partitions = partitions
-        connection = self._cluster.to_any()
-        answer = connection.call(
+        answer = self._ask(
             ApiKey.CREATE_TOPICS,
             7,
             topics=[
@@ -72,6 +71,9 @@ class Topic:
         )
         expect(answer.topics[0].error_code == 0, f"made topic {name}")
 
+    def _ask(self, api: ApiKey, version: int, **fields: Any) -> Any:
+        return self._cluster.once(lambda: self._cluster.link.ask(api, version, **fields))
+
     def fill(self, messages: int) -> None:
         """So many messages, spread evenly, with time stamps that rise alike in all partitions."""
         batches = messages // self.partitions // PER_BATCH
@@ -81,7 +83,7 @@ class Topic:
 
     def send(self, batches: Sequence[tuple[int, bytes | bytearray]]) -> None:
         """One request with a batch for each of some partitions."""
-        answer = self._cluster.to_any().call(
+        answer = self._ask(
             ApiKey.PRODUCE,
             9,
             transactional_id=None,

@@ -48,9 +48,9 @@ class Turns:
         """What this way takes, in the median of the turns."""
         return median(self._taken[way])
 
-    def times_slower(self, way: str) -> float:
-        """How many times the seconds of the plain way this one takes."""
-        pairs = zip(self._taken[way], self._taken[self._plain], strict=True)
+    def times_slower(self, way: str, than: str | None = None) -> float:
+        """How many times the seconds of the plain way, or of another, this one takes."""
+        pairs = zip(self._taken[way], self._taken[than or self._plain], strict=True)
         return median(ours / plain for ours, plain in pairs)
 
     def report_rates(self, run: Run, name: str, amount: float, unit: str) -> None:
@@ -60,6 +60,11 @@ class Turns:
         for way in self._others():
             rate = amount / self.seconds(way)
             run.row(f"{name} {way}", rate, unit, 1 / self.times_slower(way), plain)
+
+    def report_ratio(self, run: Run, name: str, way: str, than: str, amount: float) -> None:
+        """A row with the rate of a way against that of another one that is not the plain one."""
+        rate, ratio = amount / self.seconds(way), 1 / self.times_slower(way, than)
+        run.row(f"{name} {way}, against {than}", rate, "messages/s", ratio, f"{name} {than}")
 
     def report_latencies(self, run: Run, name: str) -> None:
         """Two rows a way, p50 and p99 in microseconds.

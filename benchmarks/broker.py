@@ -6,14 +6,14 @@ process uses is read from /proc.
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import time
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from benchmarks._brokers import GOQUEUE, HOST, NULL, PARTITIONS, start_goqueue
+from benchmarks._brokers import GOQUEUE, NULL, PARTITIONS, free_port, start_goqueue
+from benchmarks._checkouts import with_bytecode
 from benchmarks._client import ClientProcess
 from benchmarks._latency import (
     PACED_TURNS,
@@ -28,7 +28,7 @@ from benchmarks._pairs import Pair, both, in_turn, send
 from benchmarks._profiled import report_profile, start_profiling
 from benchmarks._raw_client import first_acknowledged
 from benchmarks._turns import Turns, expect
-from benchmarks.harness import Run, benchmark, timed
+from benchmarks.harness import ROOT, Run, benchmark, timed
 
 if TYPE_CHECKING:
     from benchmarks._brokers import BrokerProcess, Memory
@@ -92,7 +92,21 @@ def _produce(
     run.row(f"{label} {GOQUEUE}", ours, "µs", ours / plain, f"{label} {NULL}")
 
 
-SIZES: Final = {"1 KB": KB, "16 KB": 16 * KB, "64 KB": 64 * KB}
+class Batches(NamedTuple):
+    """What is sent in `saturated`."""
+
+    name: str
+    size_bytes: int
+    idempotent: bool = False
+
+
+BATCHES: Final = (
+    Batches("1 KB", KB),
+    Batches("1 KB, idempotent", KB, idempotent=True),
+    Batches("16 KB", 16 * KB),
+    Batches("16 KB, idempotent", 16 * KB, idempotent=True),
+    Batches("64 KB", 64 * KB),
+)
 SATURATED_TURNS: Final = 6
 SATURATED_S: Final = 0.4
 SENDERS: Final = 16
@@ -103,16 +117,31 @@ def saturated(run: Run) -> None:
     with both(run) as brokers, ClientProcess(RAW) as client:
         for broker in brokers:
             first_acknowledged(broker.port, "ready", batch_of(KB))
-        for name, size in SIZES.items():
-            turns = Turns(plain=NULL)
-            for turn in run.progress(SATURATED_TURNS, f"batches of {name}"):
-                for broker in in_turn(brokers, turn):
-                    asked = {"port": broker.port, "topic": "ready", "count": SENDERS}
-                    done = client.call("publish", batch_bytes=size, seconds=SATURATED_S, **asked)
-                    expect(not done["failed"], f"{broker.name}: {done}")
-                    turns.add(broker.name, 1 / done["batches_a_second"])
-            turns.report_rates(run, f"batches of {name}:", 1, "batches/s")
+        for batches in BATCHES:
+            _saturate(run, client, brokers, batches)
     run.note(f"{SENDERS} connections, one batch under way on each, {SATURATED_TURNS} turns")
+    run.note("a CPU second: of the broker's processor time, whatever else the machine does")
+
+
+def _saturate(run: Run, client: ClientProcess, brokers: Pair, batches: Batches) -> None:
+    rates, costs = Turns(plain=NULL), Turns(plain=NULL)
+    for turn in run.progress(SATURATED_TURNS, f"batches of {batches.name}"):
+        for broker in in_turn(brokers, turn):
+            before_s = broker.cpu_s()
+            done = client.call(
+                "publish",
+                port=broker.port,
+                topic="ready",
+                count=SENDERS,
+                batch_bytes=batches.size_bytes,
+                seconds=SATURATED_S,
+                idempotent=batches.idempotent,
+            )
+            expect(not done["failed"], f"{broker.name}: {done}")
+            rates.add(broker.name, 1 / done["batches_a_second"])
+            costs.add(broker.name, (broker.cpu_s() - before_s) / done["acknowledged"])
+    rates.report_rates(run, f"batches of {batches.name}:", 1, "batches/s")
+    costs.report_rates(run, f"batches of {batches.name}:", 1, "batches/CPU s")
 
 
 CONSUMED: Final = 1_000_000
@@ -186,13 +215,14 @@ SETTLED_S: Final = 1.0
 
 @benchmark("start", "From spawning goqueue server on an empty folder to the first acknowledgement")
 def start(run: Run) -> None:
+    with_bytecode(ROOT)  # as pip leaves a package
     bare, ready, acknowledged, memory = [], [], [], []
     batch = batch_of(KB)
     for number in run.progress(STARTS, "start"):
         with timed() as watch:
             subprocess.run([sys.executable, "-c", "pass"], check=True)
         bare.append(watch.seconds)
-        port = _free_port()
+        port = free_port()
         server = start_goqueue(run.scratch / f"data-{number}", port=port)
         acknowledged.append(first_acknowledged(port, "first", batch) - server.spawned_at)
         expect(server.port == port, "it listens elsewhere")
@@ -211,12 +241,6 @@ def start(run: Run) -> None:
     run.row("memory when idle, own", median(each.own_bytes for each in memory) / MB, "MB")
     run.note(f"{STARTS} starts, medians; the first message also makes its topic")
     run.note("own: without the pages of files, such as libraries, that the kernel can take back")
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind((HOST, 0))
-        return int(sock.getsockname()[1])
 
 
 # --- Memory ------------------------------------------------------------------------------------

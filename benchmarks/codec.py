@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 from crc32c import crc32c
@@ -17,15 +18,14 @@ from crc32c import crc32c
 from benchmarks._turns import Turns, expect
 from benchmarks.harness import Run, benchmark, best_of
 from goqueue.records import Compression, Record
-from goqueue.records.arrow import to_arrow
+from goqueue.records.arrow import to_arrow, to_view
 from goqueue.records.choice import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pyarrow as pa
-
     from goqueue.records.codec import Codec
+    from goqueue.records.contents import Contents
 
 RECORDS: Final = [
     Record(i, 1_700_000_000_000 + i, None, b"%03d " % i + b"all happy families " * 5 + b"\n")
@@ -53,22 +53,54 @@ def encode(run: Run) -> None:
     )
 
 
+@benchmark(
+    "build", "A batch filled message by message and many at a time, against aiokafka's builder"
+)
+def build(run: Run) -> None:
+    values = [record.value for record in RECORDS]
+    view = to_view(pa.array(values, pa.binary()))
+    ways: dict[str, Callable[[], object]] = {PLAIN: _build}
+    for name, codec in {"compiled": load("native"), "pure": load("reference")}.items():
+        expect(_fill_one_by_one(codec)[STAMPED_BYTES:] == _build()[STAMPED_BYTES:], "they differ")
+        ways |= {
+            f"{name}, one by one": partial(_fill_one_by_one, codec),
+            f"{name}, a list": partial(_fill, codec, values),
+            f"{name}, an Arrow column": partial(_fill, codec, view),
+        }
+    _race(run, "build", ways)
+
+
+@benchmark(
+    "messages", "A fetch of 20 such batches, the value of each message read, against aiokafka"
+)
+def messages(run: Run) -> None:
+    native, reference = load("native"), load("reference")
+    response = bytes(native.encode(RECORDS)) * FETCHED_BATCHES
+    ways: dict[str, Callable[[], object]] = {
+        PLAIN: partial(_read_all, response),
+        "compiled, one by one": partial(_read_values, native, response),
+        "compiled, as a list": partial(_list_values, native, response),
+        "pure, one by one": partial(_read_values, reference, response),
+    }
+    _race(run, "messages", ways, len(RECORDS) * FETCHED_BATCHES)
+    run.note("Each checks the checksums.")
+
+
 @benchmark("decode", "The same batch to rows and to columns, against aiokafka's iteration")
 def decode(run: Run) -> None:
     native, reference = load("native"), load("reference")
     batch = bytes(native.encode(RECORDS))
     expect(len(_iterate(batch)) == len(RECORDS), "aiokafka skipped records")
     expect(to_arrow(native.decode_columns(batch)).num_rows == len(RECORDS), "rows are missing")
-    no_crc = {"check_crc": False}
     _race(
         run,
         "decode",
         {
             PLAIN: partial(_iterate, batch),
-            "compiled to Arrow": partial(_to_arrow, native, batch, **no_crc),
-            "compiled to columns": partial(native.decode_columns, batch, **no_crc),
+            "compiled to Arrow": partial(_to_arrow, native, batch, check_crc=False),
+            "compiled to columns": partial(native.decode_columns, batch, check_crc=False),
             "compiled to rows": partial(native.decode_rows, batch, check_crc=False),
-            "pure to columns": partial(reference.decode_columns, batch, **no_crc),
+            "pure to columns": partial(reference.decode_columns, batch, check_crc=False),
             "pure to rows": partial(reference.decode_rows, batch, check_crc=False),
         },
     )
@@ -149,6 +181,37 @@ def _build() -> bytearray:
         append(offset, timestamp_ms, key, value, [])
     built: bytearray = builder.build()
     return built
+
+
+def _fill_one_by_one(codec: Codec) -> bytearray:
+    builder = codec.BatchBuilder(1 << 20)
+    add = builder.add
+    for _, timestamp_ms, key, value, headers in RECORDS:
+        add(value, key, headers, timestamp_ms)
+    return builder.finish()
+
+
+def _fill(codec: Codec, values: Contents) -> bytearray:
+    builder = codec.BatchBuilder(1 << 20)
+    builder.add_many(values, None, RECORDS[0].timestamp_ms)
+    return builder.finish()
+
+
+def _read_values(codec: Codec, response: bytes) -> list[bytes | None]:
+    return [message.value for message in codec.decode_messages("topic", 0, response)]
+
+
+def _list_values(codec: Codec, response: bytes) -> list[bytes | None]:
+    return codec.decode_messages("topic", 0, response).values()
+
+
+def _read_all(response: bytes) -> list[bytes | None]:
+    batches = MemoryRecords(response)
+    values: list[bytes | None] = []
+    while (batch := batches.next_batch()) is not None:
+        expect(batch.validate_crc(), "a checksum is wrong")
+        values += [record.value for record in batch]
+    return values
 
 
 def _iterate(batch: bytes, *, check_crc: bool = False) -> list[Any]:

@@ -20,7 +20,7 @@ from benchmarks._pairs import in_turn, send
 from benchmarks._queue_run import Queue, measure
 from benchmarks._raw_client import first_acknowledged
 from benchmarks._turns import Turns, expect
-from benchmarks.harness import ROOT, Run, benchmark
+from benchmarks.harness import ROOT, Run, Skipped, benchmark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -100,28 +100,27 @@ def requests(run: Run) -> None:
     run.note(f"{PAIRS} pairs; {SENDERS} connections with one request under way on each")
 
 
-@benchmark("queue", "A work queue with two consumers that acknowledge each message")
+@benchmark("queue", "A work queue with two share consumers that acknowledge each message")
 def queue(run: Run) -> None:
-    ways = {
-        "share consumer": ("_queue_share:ShareGroup", lambda broker: broker.address),
-        "Python client": ("_queue_goqueue:Grpc", grpc_address),
-    }
+    _queue(run, "share consumer", "_queue_share:ShareGroup")
+
+
+@benchmark("client_queue", "A work queue with two Python clients that acknowledge each message")
+def client_queue(run: Run) -> None:
+    if not (checkout(AGAINST) / "src" / "goqueue" / "client" / "queues").is_dir():
+        raise Skipped(f"the client of {commit_of(AGAINST)} is not on Kafka's wire")
+    _queue(run, "Python client", "_queue_goqueue:Batches")
+
+
+def _queue(run: Run, label: str, way: str) -> None:
     with _both(run) as brokers:
-        for label, (way, address) in ways.items():
 
-            def message_s(
-                broker: BrokerProcess,
-                turn: int,
-                label: str = label,
-                way: str = way,
-                address: Callable[[BrokerProcess], str] = address,
-            ) -> float:
-                topic = f"{label.replace(' ', '-')}-{turn}"
-                found = Queue(way, broker, address(broker), topic)
-                folder = run.scratch / f"{topic}-{broker.name.replace(' ', '-')}"
-                return 1 / measure(found, folder, QUEUE_S).rate
+        def message_s(broker: BrokerProcess, turn: int) -> float:
+            topic = f"{label.replace(' ', '-')}-{turn}"
+            folder = run.scratch / f"{topic}-{broker.name.replace(' ', '-')}"
+            return 1 / measure(Queue(way, broker, topic), folder, QUEUE_S).rate
 
-            _in_pairs(run, brokers, f"messages acknowledged, {label}", message_s)
+        _in_pairs(run, brokers, f"messages acknowledged, {label}", message_s)
     run.note(f"{PAIRS} pairs of {QUEUE_S:.0f} s")
 
 

@@ -1,4 +1,4 @@
-"""Publishing over gRPC: in a stream, one by one, and with the Python client, against Kafka's path.
+"""Publishing over gRPC: in a stream and one by one, against Kafka's path.
 
 Server and clients are processes of their own on the same machine. Linux only: what a process uses
 is read from /proc.
@@ -17,10 +17,9 @@ from benchmarks.harness import Run, benchmark
 
 KAFKA: Final = "Kafka protocol, librdkafka"
 STREAM: Final = "stream, requests of 100"
-CLIENT: Final = "Python client, batches of 100"
 UNARY: Final = "unary, 16 at a time"
 ALONE: Final = "unary, one at a time"
-COUNT: Final = {KAFKA: 300_000, STREAM: 300_000, CLIENT: 100_000, UNARY: 8_000, ALONE: 2_000}
+COUNT: Final = {KAFKA: 300_000, STREAM: 300_000, UNARY: 8_000, ALONE: 2_000}
 TURNS: Final = 5
 BATCH: Final = 100
 GOAL: Final = 150_000
@@ -81,8 +80,6 @@ def _publish(grpc: ClientProcess, address: str, way: str, count: int) -> dict[st
     taken: dict[str, Any]
     if way == STREAM:
         taken = grpc.call("stream", batch=BATCH, partitions=PARTITIONS, **asked)
-    elif way == CLIENT:
-        taken = grpc.call("client", **asked)
     else:
         at_once = 16 if way == UNARY else 1
         taken = grpc.call("unary", at_once=at_once, partitions=PARTITIONS, **asked)

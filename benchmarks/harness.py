@@ -67,6 +67,10 @@ class Row:
     against: str | None = None
 
 
+class Skipped(Exception):  # noqa: N818 - as in unittest, it is no error
+    """Raise it in a benchmark that cannot run here; the message says what it needs."""
+
+
 @dataclass
 class Run:
     """One execution of one benchmark: what it may use, and what it has found so far."""

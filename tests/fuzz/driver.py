@@ -29,7 +29,15 @@ from fuzz.mutations import mutate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-TARGETS: Final = ("http", "grpc_bodies", "grpc_frames", "kafka", "kafka_login", "records")
+TARGETS: Final = (
+    "http",
+    "grpc_bodies",
+    "grpc_frames",
+    "kafka",
+    "kafka_http",
+    "kafka_login",
+    "records",
+)
 FINDINGS: Final = Path("build/fuzz")
 _ROUND: Final = 100
 """Inputs of one target before the next one has its turn and the broker is looked at."""

@@ -12,7 +12,7 @@ from fuzz.live import TOPIC, WAIT_S, FindingError, broker
 _STATUS: Final = re.compile(rb"HTTP/1\.1 (\d{3}) [ -~]*\r\n")
 _INTERNAL_ERROR: Final = 500
 _READ_BYTES: Final = 1 << 20
-_REQUESTS: Final[list[tuple[str, str, object]]] = [
+REQUESTS: Final[list[tuple[str, str, object]]] = [
     ("GET", "/health", None),
     ("GET", "/topics?limit=5&prefix=a", None),
     ("POST", "/topics", {"name": TOPIC, "partitions": 2, "config": {"retention.ms": "60000"}}),
@@ -29,8 +29,8 @@ _REQUESTS: Final[list[tuple[str, str, object]]] = [
 
 def seeds() -> list[bytes]:
     """One request of each kind, with a length and in chunks, and two in a row."""
-    whole = [_request(*each) for each in _REQUESTS]
-    chunked = [_request(*each, chunked=True) for each in _REQUESTS if each[2] is not None]
+    whole = [_request(*each) for each in REQUESTS]
+    chunked = [_request(*each, chunked=True) for each in REQUESTS if each[2] is not None]
     return [*whole, *chunked, whole[0] + whole[1]]
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 LIBRARY: Final = "GOQUEUE_FUZZ_NATIVE"
 """Names the compiled codec to try, if it is not the one that is installed."""
 REFERENCE: Final = load("reference")
+_PRODUCE: Final = b"\0\0\0\x09\0\0\0\1"
+"""API, version and number of a request, which an input may be the rest of."""
 
 
 @cache
@@ -57,13 +59,19 @@ class _Exact:
 
     def __init__(self, sections: Any) -> None:
         self._sections = sections
-        self.encode_records = sections.encode_records
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sections, name)
 
     def decode_records(self, section: Section) -> Any:
         return self._sections.decode_records(_exact(section))
 
     def check_records(self, section: Section, *limits: int) -> None:
         self._sections.check_records(_exact(section), *limits)
+
+    def Messages(self, *arguments: Any) -> Any:  # noqa: N802 - it is a class
+        sections = [_exact(each) for each in arguments[3]]
+        return self._sections.Messages(*arguments[:3], sections, *arguments[4:])
 
     def fill_columns(self, sections: Sequence[Section], *range_: int) -> Any:
         return self._sections.fill_columns([_exact(each) for each in sections], *range_)
@@ -87,7 +95,9 @@ def seeds() -> list[bytes]:
     for number, records in enumerate(shapes):
         batch = REFERENCE.encode(records, attributes=0x08 if number % 2 else 0)
         found += [bytes([int(codec)]) + batch for codec in Compression]
-    return found
+    request = b"\0\4fuzz\0\0\xff\xff\0\0\0\0\2\6topic\2\0\0\0\0"
+    batch = REFERENCE.encode(shapes[1])
+    return [*found, request + bytes([len(batch) + 1]) + batch + bytes(3)]
 
 
 def dressed(data: bytes) -> bytes:
@@ -111,6 +121,10 @@ def check(data: bytes) -> None:
     _alike(lambda codec: codec.admit(batch, room=SMALL))
     columns = _alike(lambda codec: codec.decode_columns(batch + batch[:-1]))
     _alike(lambda codec: codec.decode_columns(batch, from_offset=3, until_offset=10))
+    _alike(lambda codec: _messages(codec, batch + batch[:-1]))
+    _alike(lambda codec: codec.plain_header(memoryview(batch)))
+    _alike(lambda codec: codec.single_batch(memoryview(_PRODUCE + data)))
+    _alike(lambda codec: _messages(codec, batch + batch, from_offset=3, until_offset=10))
     if not isinstance(columns, type):
         to_arrow(columns).validate(full=True)
     if not isinstance(rows, type):
@@ -120,6 +134,11 @@ def check(data: bytes) -> None:
         }
         _alike(lambda codec: codec.encode(rows))
         _alike(lambda codec: codec.encode(rows[::-1], **base))
+
+
+def _messages(codec: Codec, buffer: bytes, **options: Any) -> Any:
+    messages = codec.decode_messages("topic", 0, buffer, **options)
+    return [tuple(each) for each in messages], messages.next_offset, messages.remainder_bytes
 
 
 def _readable(codec: Codec, batch: bytes) -> Any:

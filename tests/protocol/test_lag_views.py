@@ -81,7 +81,7 @@ def views(broker: ServerProcess, api: HttpApi, group: str) -> dict[str, Seen]:
         found[kind] = Seen(answer["total_lag"], uncommitted)
     described = command(broker, "group", "describe", group)
     found["command"] = Seen(described["total_lag"], described["uncommitted_lag"])
-    with goqueue.Client(broker.grpc_address) as client:
+    with goqueue.Client(broker.kafka_address) as client:
         for kind, offsets in (
             ("grpc", client.offsets.fetch(group)),
             ("grpc group", client.groups.describe(group).offsets),

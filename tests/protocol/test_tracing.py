@@ -145,9 +145,9 @@ def test_a_kafka_producers_own_trace_goes_into_the_dead_letters_and_back(
     assert trace["status"] == "completed"
     assert {span["parent_id"] for span in trace["spans"]} == {SPAN}
     assert len({span["span_id"] for span in trace["spans"]}) == len(trace["spans"])
-    buried = trace["spans"][5]
-    assert buried["error"] == "torn"
-    assert buried["attributes"]["letter"] == "orders.dlq/0/0"
+    dead_lettered = trace["spans"][5]
+    assert dead_lettered["error"] == "torn"
+    assert dead_lettered["attributes"]["letter"] == "orders.dlq/0/0"
     assert of_message(api, "orders", 0)["status"] == "completed"
     assert of_message(api, "orders", 0)["trace_id"] != TRACE
     assert of_message(api, "orders", back["offset"])["trace_id"] == TRACE
@@ -175,7 +175,7 @@ def test_a_grpc_publishers_trace_is_continued_to_a_queue_of_the_client(
     traced: ServerProcess, api: HttpApi
 ) -> None:
     make(api, "orders")
-    with Client(traced.grpc_address) as client:
+    with Client(traced.kafka_address) as client:
         headers = {"traceparent": TRACEPARENT.encode()}
         client.publish("orders", b"one", headers=headers).result(90)
         with client.queue("billing", ["orders"]) as queue:

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import goqueue
+from goqueue.runtime.disk import SystemFile
 from goqueue.testing.brokers import Broker
 from protocol.raw_kafka import RawKafka, make_batch
 
@@ -84,7 +85,9 @@ def _followed(frame: FrameType | None) -> Iterator[str]:
 
 
 @pytest.fixture
-def walk() -> Iterator[Walk]:
+def walk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Walk]:
+    # Not every file system can say whether bytes are in memory; what is read here always is.
+    monkeypatch.setattr(SystemFile, "read_cached", SystemFile.read)
     walk = Walk()
     threading.setprofile(walk.hook)
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.spark.kafka import sharing
+from goqueue.spark.kafka.sharing import close_shared
 from goqueue.testing import Broker
 
 if TYPE_CHECKING:
@@ -68,5 +68,4 @@ def broker() -> Iterator[Broker]:
 def no_connection_is_left_open() -> Iterator[None]:
     """What a worker keeps until it ends, a test run closes."""
     yield
-    for cluster in sharing._clusters.values():
-        cluster.close()
+    close_shared()

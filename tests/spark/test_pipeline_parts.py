@@ -19,6 +19,7 @@ import pytest
 from pyspark.errors.exceptions import base as sparks_errors
 from pyspark.logger import PySparkLogger
 
+from goqueue.client.link.addresses import Address
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.kafka.settings import LinkSettings
 from goqueue.spark.monitoring.failures import reason_of, said_once
@@ -45,7 +46,7 @@ from goqueue.spark.pipelines.model import (
     TopicSource,
 )
 
-NOWHERE = LinkSettings((("127.0.0.1", 9),), patience_s=0.1)
+NOWHERE = LinkSettings((Address("127.0.0.1", 9),), patience_s=0.1)
 
 # --- Reasons -------------------------------------------------------------------------------------
 

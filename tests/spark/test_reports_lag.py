@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from goqueue.cli.root import app
+from goqueue.client.link.addresses import parse_addresses
 from goqueue.records import Record
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.http_client import Http
@@ -41,8 +42,7 @@ def writer(broker):
 
 @pytest.fixture
 def commit(broker):
-    host, _, port = broker.kafka_address.rpartition(":")
-    cluster = Cluster(LinkSettings(((host, int(port)),)))
+    cluster = Cluster(LinkSettings(parse_addresses(broker.kafka_address)))
     yield cluster.commit
     cluster.close()
 

@@ -2,9 +2,14 @@ from __future__ import annotations
 
 import pytest
 
+from goqueue.client.consuming.log_offsets import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+)
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.errors import OptionsError
-from goqueue.spark.kafka.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from goqueue.spark.options.bounds import Bound
 from goqueue.spark.options.read_options import parse_read_options
 
@@ -208,17 +213,17 @@ def test_who_we_are_as_java_clients_say_it_and_as_others_do():
         kafka__ssl__truststore__location="/ca.pem",
         kafka__ssl__truststore__type="PEM",
         kafka__ssl__endpoint__identification__algorithm="",
-    ).link.security
-    assert (java.is_tls, java.mechanism) == (True, "SCRAM-SHA-512")
-    assert (java.user, java.password) == ('al"ice', "p=w")
+    ).link.client
+    assert (java.is_tls, java.sasl_mechanism) == (True, "SCRAM-SHA-512")
+    assert (java.username, java.password) == ('al"ice', "p=w")
     assert (java.ca_file, java.check_host_name) == ("/ca.pem", False)
     assert "p=w" not in repr(java)
     other = parse(
         kafka__security__protocol="sasl_plaintext",
         kafka__sasl__username="bob",
         kafka__sasl__password="secret",
-    ).link.security
-    assert (other.is_tls, other.mechanism, other.user) == (False, "PLAIN", "bob")
+    ).link.client
+    assert (other.is_tls, other.sasl_mechanism, other.username) == (False, "PLAIN", "bob")
     assert "only PEM" in problems(kafka__ssl__truststore__location="/x.jks")[0]
 
 
@@ -228,7 +233,8 @@ def test_how_long_to_wait_for_the_broker():
         kafka__request__timeout__ms="2s",
         kafka__retry__backoff__ms="10",
     ).link
-    assert (link.patience_s, link.request_timeout_s, link.retry_backoff_s) == (5.0, 2.0, 0.01)
+    client = link.client
+    assert (link.patience_s, client.call_timeout_ms, client.backoff_ms) == (5.0, 2000, 10)
     for name in ("request.timeout.ms", "retry.backoff.ms", "socket.connection.setup.timeout.ms"):
         assert problems(**{f"kafka.{name}": "0"}) == (f"kafka.{name}: expected 1 ms to 24 days",)
     assert problems("stream", idlePoll="1000h") == ("idlePoll: expected 0 ms to 24 days",)

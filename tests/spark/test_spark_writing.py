@@ -22,13 +22,12 @@ from goqueue.spark.errors import (
     TopicMissingError,
     TransactionLostError,
 )
-from goqueue.spark.kafka import sharing
 from goqueue.spark.kafka.atomic_commit import (
     abort_atomically,
     commit_atomically,
 )
 from goqueue.spark.kafka.producing import Producer
-from goqueue.spark.kafka.sharing import shared_cluster
+from goqueue.spark.kafka.sharing import close_shared, shared_cluster
 from goqueue.spark.options.write_options import parse_write_options
 from goqueue.spark.writing import batches
 from goqueue.spark.writing.batches import BatchMaker, Partitioner
@@ -49,8 +48,7 @@ KEEP_MS = 60_000
 def broker():
     with Broker() as running:
         yield running
-    for cluster in sharing._clusters.values():  # as the end of a worker would
-        cluster.close()
+    close_shared()
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from grpc import aio
 
-from goqueue.client.channels import Stubs
 from goqueue.protocols.grpc.listener import GrpcListener, GrpcSettings
 from goqueue.runtime.clock import SystemClock
 from support.brokers import running_broker
+from support.grpc_stubs import Stubs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -14,6 +14,9 @@ from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_writer
 
+from goqueue.wire.kafka.own_fields import FIRST_TAG
+from goqueue.wire.kafka.reading import Struct
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from random import Random
@@ -110,9 +113,11 @@ def plain(value: Any, *, is_time: bool = False) -> Any:
 
 
 def unstruct(value: Any) -> Any:
-    """The same of a `Struct` of ours."""
-    if hasattr(value, "as_dict"):
-        return {name: unstruct(inner) for name, inner in value.as_dict().items()}
+    """The same of a `Struct` of ours, without our own fields, which kio never sends."""
+    if isinstance(value, Struct):
+        own = {each.name for each in value._schema.fields if (each.tag or 0) >= FIRST_TAG}
+        assert not any(value.as_dict()[name] for name in own)
+        return {k: unstruct(inner) for k, inner in value.as_dict().items() if k not in own}
     if isinstance(value, tuple):
         return [unstruct(item) for item in value]
     return bytes(value) if isinstance(value, memoryview) else value

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from goqueue.model.errors import InvariantError, LogFailedError
 from goqueue.records import decode_rows
-from goqueue.records.batch import peek, stamp, walk
+from goqueue.records.batch import stamp, walk
 from goqueue.storage.append_log import Appended
 from goqueue.storage.compaction.cleanable import Cleanable, CompactionStats
 from goqueue.storage.config import Fsync
@@ -125,20 +125,24 @@ class MemoryLog:
 
     def append(self, batches: Bytes, leader_epoch: int = 0, *, checked: bool = False) -> Appended:
         del checked
+        first = self.end_offset
+        for position, info in walk(batches):
+            batch = memoryview(batches)[position : position + info.size_bytes]
+            self.append_batch(batch, info, leader_epoch)
+        return Appended(first, self.end_offset)
+
+    def append_batch(self, batch: Bytes, info: BatchInfo, leader_epoch: int) -> int:
         if self.failure is not None:
             raise LogFailedError("it refuses appends") from self.failure
         if leader_epoch > self.epochs.latest:
             self.epochs = self.epochs.with_epoch(leader_epoch, self.end_offset)
-        data, first, position = bytearray(batches), self.end_offset, 0
-        while position < len(data):
-            info = peek(data, position)
-            stamp(data, position, self.end_offset, leader_epoch)
-            self._positions.append(self.size_bytes + position)
-            self.end_offset += info.last_offset_delta + 1
-            self._ends.append(self.end_offset)
-            position += info.size_bytes
+        data, first = bytearray(batch), self.end_offset
+        stamp(data, 0, first, leader_epoch)
+        self._positions.append(self.size_bytes)
+        self.end_offset = first + info.last_offset_delta + 1
+        self._ends.append(self.end_offset)
         self._file.data += data
-        return Appended(first, self.end_offset)
+        return first
 
     def flush_soon(self) -> None:
         if self.promises_sync(self.end_offset) and not self._is_flushing:

@@ -49,23 +49,27 @@ _PORTS: Final = range(15_000 + 2000 * _share, 17_000 + 2000 * _share)
 """Below those that Linux hands out by itself: a client that connects while a killed server is away
 cannot be given the server's port. Tests that run at the same time draw from ports of their own, or
 two would sometimes draw one that is free until their servers have started."""
-_drawn: Final[set[int]] = set()
+_held: Final[dict[int, socket.socket]] = {}
+"""What keeps each drawn port from other processes that draw, also while a killed server is away."""
 _luck: Final = random.SystemRandom()
 """Not the one that Hypothesis seeds: all processes would draw alike."""
 
 
 def free_port() -> int:
-    """A port that nobody listens on at the moment, and that this process has not drawn before."""
+    """A port that nobody listens on, and that nobody else draws as long as this process lives."""
     while True:
         port = _luck.choice(_PORTS)
-        if port in _drawn:
+        if port in _held:
             continue
-        _drawn.add(port)
-        with socket.socket() as sock:
-            try:
-                sock.bind((HOST, port))
-            except OSError:
-                continue
+        sock = socket.socket()
+        try:
+            sock.bind((HOST, port))
+        except OSError:
+            sock.close()
+            continue
+        # From here on servers, which all say so too, may listen on it.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _held[port] = sock
         return port
 
 

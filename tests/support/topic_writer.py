@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from goqueue.client.link.addresses import parse_addresses
 from goqueue.records import Record, encode
 from goqueue.spark.kafka.cluster import Cluster
 from goqueue.spark.kafka.settings import LinkSettings
@@ -17,14 +18,16 @@ class TopicWriter:
     """Writes, and does nothing that a test did not ask for."""
 
     def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self._cluster = Cluster(LinkSettings(((host, int(port)),)))
+        self._cluster = Cluster(LinkSettings(parse_addresses(address)))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._cluster.close()
+
+    def _ask(self, api: ApiKey, version: int, **fields: Any) -> Any:
+        return self._cluster.once(lambda: self._cluster.link.ask(api, version, **fields))
 
     def create(self, topic: str, partitions: int, **settings: object) -> None:
         """Make a topic; a setting `a.b` is written `a_b`. Old messages stay, unless it says so."""
@@ -37,7 +40,7 @@ class TopicWriter:
             "assignments": [],
             "configs": configs,
         }
-        answer = self._cluster.to_any().call(
+        answer = self._ask(
             ApiKey.CREATE_TOPICS, 7, topics=[wanted], timeout_ms=10_000, validate_only=False
         )
         assert answer.topics[0].error_code == 0
@@ -50,7 +53,7 @@ class TopicWriter:
         data = [{"name": topic, "partition_data": [{"index": partition, "records": batch}]}]
         answer = self._cluster.retry(
             "producing",
-            lambda: self._cluster.to_any().call(
+            lambda: self._cluster.link.ask(
                 ApiKey.PRODUCE,
                 9,
                 transactional_id=None,
@@ -75,7 +78,7 @@ class TopicWriter:
         )
 
     def create_partitions(self, topic: str, count: int) -> None:
-        answer = self._cluster.to_any().call(
+        answer = self._ask(
             ApiKey.CREATE_PARTITIONS,
             3,
             topics=[{"name": topic, "count": count, "assignments": None}],
@@ -85,7 +88,7 @@ class TopicWriter:
         assert answer.results[0].error_code == 0
 
     def delete_records(self, topic: str, partition: int, below: int) -> None:
-        answer = self._cluster.to_any().call(
+        answer = self._ask(
             ApiKey.DELETE_RECORDS,
             2,
             topics=[

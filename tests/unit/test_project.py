@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from benchmarks._performance_page import filled
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "goqueue"
@@ -46,6 +47,7 @@ ALLOWED = {
     "spark",
     "console",
     "testing",
+    "worker",
 }
 
 # Written in two halves, so that this file passes its own test.
@@ -142,6 +144,18 @@ def test_the_changelog_names_the_on_disk_format_that_the_code_writes() -> None:
     from goqueue.storage.checkpoints.checkpoint import FORMAT_VERSION  # noqa: PLC0415 - only this test needs it
 
     assert f"**On-disk format: {FORMAT_VERSION}.**" in text_of("CHANGELOG.md")
+
+
+def test_the_page_of_figures_has_the_last_recorded_ones() -> None:
+    page = text_of("docs/performance.md")
+    assert filled(page) == page, "make it anew: python -m benchmarks._performance_page"
+
+
+def test_every_benchmark_that_the_page_of_figures_shows_exists() -> None:
+    named = re.findall(r"<!-- begin (\S+?)(?::.*)? -->", text_of("docs/performance.md"))
+    for name in named:
+        group, _, short = name.partition(".")
+        assert f'@benchmark("{short}"' in text_of(f"benchmarks/{group}.py"), name
 
 
 def test_links_between_pages_lead_somewhere() -> None:

@@ -47,17 +47,20 @@ ENTRY_POINTS = {
     "goqueue.protocols.kafka.api_reference": "makes docs/kafka-apis.md",
     "goqueue.protocols.kafka.configs.reference": "makes docs/kafka-settings.md",
     "goqueue.schemas.worker": "a process of its own",
+    "goqueue.worker.process": "likewise",
 }
 
 CYCLES: set[frozenset[str]] = set()
 
-PUBLIC_PACKAGES = {"cli", "client", "spark", "testing"}  # what they define, users call
+PUBLIC_PACKAGES = {"cli", "client", "spark", "testing", "worker"}  # what they define, users call
 MARKED = re.compile(r"property|staticmethod|classmethod|dataclass|contextmanager|cache|override")
 CALLED_FROM_OUTSIDE = {
     # asyncio's protocols
     "connection_made",
     "connection_lost",
     "data_received",
+    "get_buffer",
+    "buffer_updated",
     "eof_received",
     "pause_writing",
     "resume_writing",
@@ -76,6 +79,7 @@ CALLED_FROM_OUTSIDE = {
     "_apply_level",
     "_apply_mode",
     "_apply_ids",
+    # what the client on Kafka's wire will call
     # what followers of a partition will call
     "open_session",
     "advance_to",
@@ -88,7 +92,6 @@ CALLED_FROM_OUTSIDE = {
 BOUND = re.compile(r"(?:MAX|MIN)_")
 PUBLIC_BOUNDS = {
     # To be moved into protocols/kafka/limits.py:
-    "protocols/kafka/connection/dispatch.py",
     "protocols/kafka/records/fetch.py",
     "protocols/kafka/records/fetch_sessions.py",
 }

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from goqueue.model.errors import UnacceptableCredentialError
 from goqueue.model.limits import MIN_SCRAM_ITERATIONS
@@ -35,16 +36,18 @@ _MAX_SALT_BYTES: Final = 1024
 """A longer salt is refused; every login sends it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScramKeys:
+class ScramKeys(msgspec.Struct, frozen=True):
     """One user's keys for one mechanism. They never show in a log."""
 
     salt: bytes
     iterations: int
-    stored_key: bytes = field(repr=False)
+    stored_key: bytes
     """The hash of the client's key: a proof is checked against it."""
-    server_key: bytes = field(repr=False)
+    server_key: bytes
     """What the server proves itself with."""
+
+    def __repr__(self) -> str:
+        return f"ScramKeys(salt={self.salt!r}, iterations={self.iterations})"
 
 
 def keys_from_password(

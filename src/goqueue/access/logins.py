@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import secrets
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.access.keys import Mechanism
 from goqueue.access.scram import ScramLogin, ScramState
 from goqueue.model.errors import AuthenticationFailedError
 from goqueue.model.limits import MAX_SASL_MESSAGE_BYTES
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from goqueue.access.users import Users

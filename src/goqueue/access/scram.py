@@ -17,11 +17,12 @@ import hashlib
 import hmac
 import re
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.access.keys import SCRAM_HASHES, Mechanism, ScramKeys
 from goqueue.model.errors import AuthenticationFailedError
 from goqueue.model.limits import MAX_SASL_MESSAGE_BYTES
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.model.errors import GroupNotFoundError, InvalidGroupIdError, NonEmptyGroupError
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from goqueue.topics.catalogue import Topics
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetChange:
+class OffsetChange(msgspec.Struct, frozen=True):
     """Where a group goes on reading one partition, before and after a reset."""
 
     topic: str

@@ -9,13 +9,19 @@ def main() -> None:
     """The entry point of the `goqueue` command.
 
     `goqueue server` goes past Typer, which takes a quarter of the time that a server has to start:
-    its flags belong to the configuration, which reads them together with the environment.
+    its flags belong to the configuration, which reads them together with the environment. So does
+    `goqueue version` where it has no options but one.
     """
-    if sys.argv[1:2] == ["server"]:
-        from goqueue.cli.serve import main as serve  # noqa: PLC0415 - only the command in use
+    match sys.argv[1:]:
+        case ["server", *flags]:
+            from goqueue.cli.serve import main as serve  # noqa: PLC0415 - only the command in use
 
-        serve(sys.argv[2:])
-    else:
-        from goqueue.cli.root import app  # noqa: PLC0415 - only the command in use
+            serve(flags)
+        case ["version"] | ["version", "--client"]:
+            from goqueue.cli.versions import main as show  # noqa: PLC0415 - only the command in use
 
-        app()
+            show(client_only=len(sys.argv) > 2)
+        case _:
+            from goqueue.cli.root import app  # noqa: PLC0415 - only the command in use
+
+            app()

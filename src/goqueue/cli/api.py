@@ -149,8 +149,9 @@ class Api:
         self, method: str, path: str, data: bytes | None, headers: dict[str, str]
     ) -> tuple[int, str, bytes]:
         self._connection.request(method, self._base + path, data, headers)
-        response = self._connection.getresponse()
-        return response.status, response.headers.get("content-type", ""), response.read()
+        # A response that is closed only when it is forgotten would lose a Ctrl-C at that moment.
+        with self._connection.getresponse() as response:
+            return response.status, response.headers.get("content-type", ""), response.read()
 
     def _decoded(self, kind: type[_T], status: int, media_type: str, body: bytes) -> _T:
         server = self.target.server

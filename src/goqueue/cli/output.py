@@ -6,11 +6,10 @@ Results go to standard output and everything else to standard error, so that `-o
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
-
-import typer
 
 if TYPE_CHECKING:
     import msgspec
@@ -35,9 +34,9 @@ def emit(data: Shown, output: Format) -> None:
     """
     shown = plain(data)
     if output is Format.JSON:
-        typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
+        _print(json.dumps(shown, indent=2, ensure_ascii=False))
     elif output is Format.YAML:
-        typer.echo(as_yaml(shown), nl=False)
+        _print(as_yaml(shown), end="")
     elif isinstance(shown, Mapping):
         _print_fields(shown)
     else:
@@ -55,9 +54,9 @@ def emit_line(data: Fields | msgspec.Struct, output: Format) -> None:
     """Print one thing of many that come one by one: a line of JSON, or a YAML document."""
     data = plain(data)
     if output is Format.YAML:
-        typer.echo("---\n" + as_yaml(data), nl=False)
+        _print("---\n" + as_yaml(data), end="")
     else:
-        typer.echo(json.dumps(data, ensure_ascii=False))
+        _print(json.dumps(data, ensure_ascii=False))
 
 
 def as_yaml(data: Any) -> str:
@@ -68,15 +67,24 @@ def as_yaml(data: Any) -> str:
     return text
 
 
+def _print(text: str, end: str = "\n") -> None:
+    """As `typer.echo`, which is not imported for a line of text."""
+    sys.stdout.write(text + end)
+    sys.stdout.flush()
+
+
 def fail(message: str, exit_code: int = 1) -> NoReturn:
     """Say on standard error what is wrong and what to do, and end the command."""
-    typer.echo(f"goqueue: {printable(message)}", err=True)
+    import typer  # noqa: PLC0415 - which runs this command
+
+    note(f"goqueue: {message}")
     raise typer.Exit(exit_code)
 
 
 def note(message: str) -> None:
     """Say something on standard error and go on."""
-    typer.echo(printable(message), err=True)
+    sys.stderr.write(f"{printable(message)}\n")
+    sys.stderr.flush()
 
 
 def printable(text: str) -> str:
@@ -111,9 +119,9 @@ def _print_fields(data: Fields) -> None:
     plain = {name: value for name, value in data.items() if name not in nested}
     width = max(map(len, plain), default=0)
     for name, value in plain.items():
-        typer.echo(f"{name:<{width}}  {_cell(value)}".rstrip())
+        _print(f"{name:<{width}}  {_cell(value)}".rstrip())
     for name, rows in nested.items():
-        typer.echo(f"\n{name}:")
+        _print(f"\n{name}:")
         assert isinstance(rows, list)
         _print_rows(rows)
 
@@ -138,7 +146,7 @@ def _print_rows(rows: Sequence[Fields]) -> None:
             cell.rjust(width) if to_right else cell.ljust(width)
             for cell, width, to_right in zip(row, widths, right, strict=True)
         )
-        typer.echo(line.rstrip())
+        _print(line.rstrip())
 
 
 def _is_number(value: object) -> bool:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _INTRODUCTION: Final = """\
 # The command line
 
-`goqueue server` runs a broker; the other commands talk to one over HTTP.
+`goqueue server` runs a broker, `goqueue worker` runs [tasks](workers.md), and the other commands
+talk to a broker over HTTP.
 
 ```sh
 goqueue topic create orders -p 3

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import TYPE_CHECKING, Any, Final
-
-from grpc import StatusCode
+from typing import TYPE_CHECKING
 
 from goqueue.model import errors as model
 from goqueue.model.errors import GoQueueError
-from goqueue.wire.grpc.contract import ERROR_KEY
-from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from grpc.aio import AioRpcError
-
-_GONE: Final = frozenset({StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED})
+    from collections.abc import Mapping
 
 
 class ClientError(GoQueueError):
@@ -25,9 +16,25 @@ class ClientError(GoQueueError):
 
 
 class BrokerUnavailableError(ClientError):
-    """No broker answers at the address, or it went away during a call."""
+    """No broker answers at the addresses, or it went away during a call."""
 
     retriable = True
+
+
+class ConnectionLostError(BrokerUnavailableError):
+    """One connection ended, or could not be made; another one may do better."""
+
+
+class UnexpectedAnswerError(ConnectionLostError):
+    """What came back is not an answer to what was asked; the connection is closed."""
+
+
+class ForeignServerError(ClientError):
+    """Whatever listens at the address, it does not speak Kafka's protocol."""
+
+
+class LoginError(ClientError):
+    """The broker does not let this client in, or this client does not trust it."""
 
 
 class BufferFullError(ClientError):
@@ -48,50 +55,21 @@ class ClientClosedError(ClientError):
     """The client was closed; make another one."""
 
 
+class ForeignLoopError(ClientError):
+    """An `AsyncClient` is used in an event loop other than the one where it was first used."""
+
+
 class BrokerError(ClientError):
     """The broker refuses with an error that this version of the client has no class for."""
 
 
-_BY_NAME: Final = {
-    name: kind
-    for name, kind in inspect.getmembers(model, inspect.isclass)
-    if issubclass(kind, GoQueueError)
-}
-
-
-def from_wire(error: pb.Error) -> GoQueueError:
+def error_named(name: str, message: str, details: Mapping[str, str]) -> GoQueueError:
     """The broker's error, as the class that it had there, with what it carried."""
-    kind = _BY_NAME.get(error.name, BrokerError)
-    made = kind.__new__(kind)
-    Exception.__init__(made, error.message)
-    for name, text in error.details.items():
-        setattr(made, name, int(text) if text.lstrip("-").isdecimal() else text)
+    kind = getattr(model, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, GoQueueError)):
+        return BrokerError(message)
+    made = kind.__new__(kind)  # some ask for more than a sentence
+    Exception.__init__(made, message)
+    for key, text in details.items():
+        setattr(made, key, int(text) if text.lstrip("-").isdecimal() else text)
     return made
-
-
-def raise_first(outcomes: Iterable[Any]) -> None:
-    """Raise the first error of the outcomes of a request, if there is one."""
-    for outcome in outcomes:
-        if outcome.HasField("error"):
-            raise from_wire(outcome.error)
-
-
-def from_call(failure: AioRpcError, address: str) -> GoQueueError:
-    """Why a call failed: what the broker said, or that there is none."""
-    for key, value in failure.trailing_metadata() or ():
-        if key == ERROR_KEY and isinstance(value, bytes):
-            return from_wire(pb.Error.FromString(value))
-    if failure.code() in _GONE:
-        return BrokerUnavailableError(f"no answer from {address}: {failure.details()}")
-    return BrokerError(f"{address} answers {failure.code().name}: {failure.details()}")
-
-
-def is_lost(failure: AioRpcError) -> bool:
-    """Whether a stream failed because of the connection, so that another one may do better.
-
-    A write to a connection that is just breaking makes gRPC say INTERNAL; when the broker says so,
-    it says more.
-    """
-    if failure.code() is StatusCode.INTERNAL:
-        return all(key != ERROR_KEY for key, _ in failure.trailing_metadata() or ())
-    return failure.code() in {StatusCode.UNAVAILABLE, StatusCode.CANCELLED, StatusCode.UNKNOWN}

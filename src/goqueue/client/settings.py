@@ -3,54 +3,103 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from pathlib import Path
+from typing import Final, Literal
 
-from goqueue.model.limits import MAX_CLIENT_BACKOFF_S
+import msgspec
 
-if TYPE_CHECKING:
-    from pathlib import Path
+DEFAULT_ADDRESS: Final = "127.0.0.1:9092"
 
-DEFAULT_ADDRESS: Final = "127.0.0.1:9000"
+_AT_LEAST_ONE: Final = (
+    "batch_messages",
+    "batch_bytes",
+    "buffer_messages",
+    "buffer_bytes",
+    "tries",
+    "connections",
+    "in_flight",
+)
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientSettings:
+class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a client sends, waits and tries again."""
 
-    batch_messages: int = 100
+    batch_messages: int = 10_000
     """A batch of one partition is sent when it has so many messages,"""
-    batch_bytes: int = 64 * 1024
+    batch_bytes: int = 256 * 1024
     """or so many bytes,"""
-    linger_ms: float = 5
+    linger_ms: float = 2
     """or when its first message has waited so long; 0 sends each at once."""
-    buffer_messages: int = 10_000
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
+    in_flight: int = 5
+    """Batches of one partition that may be under way at once; with idempotence up to 5."""
+    buffer_messages: int = 100_000
     """Messages that are not acknowledged yet. At the bound, `publish` does as `when_full` says."""
+    buffer_bytes: int = 64 * 1024 * 1024
+    """The same in bytes, whichever is reached first."""
     when_full: Literal["block", "raise"] = "block"
     acks: Literal["all", "leader", "none"] = "all"
     idempotent: bool = True
     """Number the messages, so that the broker recognises one that is sent again."""
     tries: int = 3
-    """How often a batch is sent that the broker refuses for now, and a question is asked."""
+    """How often a question is asked that no broker has answered."""
     backoff_ms: float = 100
-    """Before the second try; doubles with each, up to a second, with jitter."""
-    delivery_timeout_ms: float = 30_000
+    """Before the second try; doubles with each, with jitter,"""
+    max_backoff_ms: float = 1000
+    """up to this."""
+    delivery_timeout_ms: float = 120_000
     """How long a message may wait for its acknowledgement, through all reconnections."""
     call_timeout_ms: float = 10_000
     """How long a single question may take, connecting included."""
+    connect_timeout_ms: float = 10_000
+    """How long making a connection may take, where that is less."""
     connections: int = 2
-    """TCP connections that are kept; calls take turns."""
-    ca_file: Path | None = None
+    """Of the time before the Kafka wire; has no effect."""
+    client_id: str = "goqueue-python"
+    """Shown in descriptions of groups and in the broker's log."""
+    tls: bool = False
+    """Speak TLS; the system's authorities are trusted, unless `ca_file` says whom to."""
+    ca_file: Path | str | None = None
     """Speak TLS with a broker whose certificate one of these authorities has signed (PEM)."""
+    certificate_file: Path | str | None = None
+    """The client's own certificate (PEM), where the broker asks for one."""
+    key_file: Path | str | None = None
+    """Its private key (PEM)."""
+    check_host_name: bool = True
+    """Whether the certificate must name the host that was asked for."""
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    username: str = ""
+    password: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("batch_messages", "batch_bytes", "buffer_messages", "tries", "connections"):
+        for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: {getattr(self, name)} is not 1 or more")
         if self.linger_ms < 0:
             raise ValueError(f"linger_ms: {self.linger_ms} is less than 0")
+        if self.compression not in COMPRESSIONS:
+            raise ValueError(f"compression: {self.compression!r} is none of {COMPRESSIONS}")
+        if self.sasl_mechanism is not None and self.sasl_mechanism not in MECHANISMS:
+            raise ValueError(f"sasl_mechanism: {self.sasl_mechanism!r} is none of {MECHANISMS}")
+
+    def __repr__(self) -> str:
+        shown = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        told = (f"{name}={value!r}" for name, value in shown if name != "password" or not value)
+        return f"{type(self).__name__}({', '.join(told)})"
+
+    @property
+    def connect_timeout_s(self) -> float:
+        """How long making a connection may take."""
+        return min(self.connect_timeout_ms, self.call_timeout_ms) / 1000
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.tls or self.ca_file is not None or self.certificate_file is not None
 
     def backoff_s(self, failures: int) -> float:
         """How long to wait after so many failures: between half of it and all of it."""
-        whole: float = min(self.backoff_ms / 1000 * 2 ** max(failures - 1, 0), MAX_CLIENT_BACKOFF_S)
-        return whole * (0.5 + random.random() / 2)  # noqa: S311 - jitter, not a secret
+        whole_ms: float = min(self.backoff_ms * 2 ** max(failures - 1, 0), self.max_backoff_ms)
+        return whole_ms / 1000 * (0.5 + random.random() / 2)  # noqa: S311 - jitter, not a secret

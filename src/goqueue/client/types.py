@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.records import Message
 
 __all__ = [
     "Content",
@@ -16,6 +17,7 @@ __all__ = [
     "Headers",
     "Member",
     "Message",
+    "Moment",
     "OffsetChange",
     "Partition",
     "Place",
@@ -36,6 +38,9 @@ Start: TypeAlias = Literal["earliest", "latest"] | int | datetime
 """An end of a partition, an offset, or a moment."""
 
 
+Moment: TypeAlias = datetime | int
+"""A point in time; a number is of milliseconds since the epoch."""
+
 Time: TypeAlias = float | timedelta
 """A length of time; a number is of seconds."""
 
@@ -51,18 +56,6 @@ class Receipt(NamedTuple):
     delayed_id: int | None = None
     """Of a message that waits: by it the message can be looked at, and cancelled."""
     deliver_at_ms: int | None = None
-
-
-class Message(NamedTuple):
-    """A message that was read."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 Place = TopicPartition

@@ -7,7 +7,7 @@ than the server's configuration, and that more than the default.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.configs.absent_settings import absence
 from goqueue.configs.broker_setting_table import BROKER_SETTINGS, TOPIC_SYNONYMS
@@ -17,6 +17,7 @@ from goqueue.model.errors import (
     InvalidTopicConfigError,
     ReadOnlyConfigError,
 )
+from goqueue.model.tuples import NamedTuple
 from goqueue.topics.stored_configs import StoredConfigs
 
 if TYPE_CHECKING:

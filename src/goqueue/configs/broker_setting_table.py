@@ -6,8 +6,10 @@ come from the server's own configuration, or are constants of this broker.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from goqueue.configs.coordinated_setting_table import (
     ASSIGNMENT_INTERVAL_MS,
@@ -22,8 +24,7 @@ _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 24 * 60 * _MINUTE_MS
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerSetting:
+class BrokerSetting(msgspec.Struct, frozen=True):
     """One setting of the broker."""
 
     setting: Setting

@@ -6,8 +6,9 @@ there. What a group obeys is a field of `GroupSettings`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from goqueue.groups.settings import GroupSettings
 from goqueue.model.limits import MAX_ASSIGNMENT_INTERVAL_MS
@@ -26,8 +27,7 @@ ASSIGNMENT_INTERVAL_MS: Final = 1000
 _DEFAULTS: Final = GroupSettings()
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerValue:
+class BrokerValue(msgspec.Struct, frozen=True):
     """A number that the broker has for all groups: a field of `GroupSettings`, or a constant."""
 
     name: str
@@ -46,8 +46,7 @@ class BrokerValue:
         return int(getattr(settings, self.source))
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatedSetting:
+class CoordinatedSetting(msgspec.Struct, frozen=True):
     """One setting of groups, and what the broker says of it."""
 
     setting: Setting

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.delays.deltas import (
     Delta,
@@ -24,6 +24,7 @@ from goqueue.delays.deltas import (
 from goqueue.delays.entries import CLASSES, DelayedState, split_id
 from goqueue.delays.states import ClassStates, Page
 from goqueue.model.errors import CorruptDelayStateError, InvariantError
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

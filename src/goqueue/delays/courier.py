@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import UUID
 
 from goqueue.delays.deltas import Delta, Ended, Intent, ProducerGiven, Released, Settled
@@ -25,6 +25,7 @@ from goqueue.model.errors import (
     TopicError,
 )
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import struct
 from math import inf
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from goqueue.delays.entries import CLASSES, DelayedState
 from goqueue.model.errors import CorruptDelayStateError
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

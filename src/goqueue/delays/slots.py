@@ -22,9 +22,10 @@ import struct
 import sys
 import zlib
 from array import array
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.delays.entries import NEAR_MS
+from goqueue.model.tuples import NamedTuple
 from goqueue.runtime.disk import Disk, replace_file
 
 if TYPE_CHECKING:

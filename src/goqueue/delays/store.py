@@ -9,7 +9,7 @@ from goqueue.delays.deltas import Delta, encode_delta
 from goqueue.delays.entries import CLASSES, Waiting, decode_place, decode_waiting, make_id, split_id
 from goqueue.model.errors import BatchTooLargeError, DelayError, StorageError
 from goqueue.records import Record, decode_rows, encode
-from goqueue.records.batch import peek, walk
+from goqueue.records.batch import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -44,7 +44,7 @@ class DelayStore:
             for at in range(0, len(records), BATCH_RECORDS)
             for batch in _batches(records[at : at + BATCH_RECORDS])
         )
-        return self.partitions[class_number].append(data, peek(data)).first_offset
+        return self.partitions[class_number].append_all(data).first_offset
 
     async def durable(self, ends: Iterable[int | None]) -> None:
         """Return when each log is on the disk up to its given end, if it has one.

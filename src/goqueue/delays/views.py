@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,6 +11,7 @@ from goqueue.delays.entries import DelayedState, Waiting, decode_waiting, make_i
 from goqueue.delays.wheel import WheelStats
 from goqueue.model.delivery import Priority, delivery_of
 from goqueue.model.errors import DelayError, DeliveryHeaderError, PriorityError
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -25,11 +25,12 @@ from __future__ import annotations
 import heapq
 from array import array
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from goqueue.model.errors import DelayError, InvariantError
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.groups.timers import Timers
 from goqueue.model.errors import (
@@ -12,6 +12,7 @@ from goqueue.model.errors import (
     InconsistentGroupProtocolError,
     NonEmptyGroupError,
 )
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from goqueue.groups.classic.state import ClassicState

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, NewType, ParamSpec
+from typing import TYPE_CHECKING, NewType, ParamSpec
 
 import msgspec
 
 from goqueue.model.errors import GroupError
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ readable; a change that this cannot express takes a new version byte.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -20,6 +20,7 @@ from goqueue.groups.reconciled.member import MemberState
 from goqueue.groups.streams.topology import Topology
 from goqueue.model.errors import CorruptGroupStateError, UnsupportedFormatError
 from goqueue.model.topic_partition import numbers_by_topic
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

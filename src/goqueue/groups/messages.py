@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -12,6 +12,7 @@ from goqueue.groups.streams.configured import Status
 from goqueue.groups.streams.topology import InternalTopic, Topology
 from goqueue.model.errors import GroupError
 from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
+from goqueue.model.tuples import NamedTuple
 
 T = TypeVar("T")
 

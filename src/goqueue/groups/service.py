@@ -25,6 +25,7 @@ from goqueue.groups.messages import (
     SyncRequest,
     SyncResult,
 )
+from goqueue.groups.settings import OFFSETS_PARTITIONS, GroupSettings
 from goqueue.groups.shard import GroupShard
 from goqueue.groups.streams.internal_topics import with_internal_topics
 from goqueue.groups.topics import TopicCatalogue, TopicInfo
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
     from goqueue.groups.coordinator import GroupCoordinator
     from goqueue.groups.effects import Effects, OffsetMove, Token
-    from goqueue.groups.settings import GroupSettings
     from goqueue.metrics.registry import Histogram
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partitions import Partitions
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 _R = TypeVar("_R")
 
 OFFSETS_TOPIC: Final = internal_topics.CONSUMER_OFFSETS
-OFFSETS_PARTITIONS: Final = 50
 
 
 class Groups:

@@ -7,6 +7,9 @@ from typing import Final
 
 import msgspec
 
+OFFSETS_PARTITIONS: Final = 50
+"""Of the internal topic that keeps their state."""
+
 _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 24 * 60 * _MINUTE_MS
 

@@ -11,13 +11,14 @@ import asyncio
 import heapq
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
 from goqueue.model.errors import GoQueueError
 from goqueue.model.ids import NO_TIMESTAMP
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.model.tuples import NamedTuple
 from goqueue.records.batch import HEADER_BYTES, peek_header
 from goqueue.runtime.tasks import in_thread
 

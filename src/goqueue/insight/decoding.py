@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import SchemaError
+from goqueue.model.tuples import NamedTuple
 from goqueue.schemas.decoded import DecodeFault
 from goqueue.schemas.engine import Message
 from goqueue.schemas.frames import Frame, FrameFault, frame_of, indexes_of

@@ -10,7 +10,7 @@ import itertools
 from array import array
 from collections import OrderedDict, deque
 from math import isnan, nan
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -25,6 +25,7 @@ from goqueue.insight.vitals import (
     read_counts,
 )
 from goqueue.metrics import names
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

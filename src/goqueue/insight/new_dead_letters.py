@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from goqueue.model.dead_letters import is_dead_letter_topic
 from goqueue.model.errors import GoQueueError
+from goqueue.model.tuples import NamedTuple
 from goqueue.reading.positions import Anchor, Position, offset_of
 
 if TYPE_CHECKING:

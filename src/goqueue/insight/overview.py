@@ -6,12 +6,13 @@ letters excepted that have come since the last look at them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from goqueue.insight.group_views import GroupLine, GroupViews, is_listed
 from goqueue.model.errors import GoQueueError
+from goqueue.model.tuples import NamedTuple
 from goqueue.queues.views import queue_views
 from goqueue.transactions.messages import TransactionFilter, TransactionView
 

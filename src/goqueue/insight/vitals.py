@@ -6,12 +6,13 @@ them. A topic that is deleted takes its counts with it: no rate is ever below ze
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from goqueue.metrics import names
 from goqueue.metrics.kinds import LATENCY_BUCKETS_S
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

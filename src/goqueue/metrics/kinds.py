@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+import msgspec
 
 LATENCY_BUCKETS_S: Final = (
     0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0,
@@ -15,8 +16,7 @@ BATCH_BUCKETS: Final = (1.0, 10.0, 50.0, 100.0, 500.0, 1000.0, 5000.0, 10_000.0,
 """Upper bounds for numbers of records handed out at once."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Definition:
+class Definition(msgspec.Struct, frozen=True, eq=False):
     """One metric. Its full name is `goqueue_` and `name`; `node_id` is added to its labels.
 
     There is one of each, in the file of names: they are told apart by identity, which is what
@@ -28,13 +28,11 @@ class Definition:
     labels: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CounterName(Definition):
+class CounterName(Definition, frozen=True, eq=False):
     """Only grows; its name ends in `_total`."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HistogramName(Definition):
+class HistogramName(Definition, frozen=True, eq=False):
     """How often a measurement fell under each bound, how often in all, and their sum."""
 
     buckets: tuple[float, ...] = LATENCY_BUCKETS_S
@@ -47,8 +45,7 @@ class Combine(Enum):
     MAX = "max"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GaugeName(Definition):
+class GaugeName(Definition, frozen=True, eq=False):
     """A state, read when somebody asks and never kept: it cannot drift from what it describes."""
 
     per_partition: bool = False

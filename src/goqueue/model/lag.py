@@ -8,8 +8,9 @@ upper bound, and such lag is told apart as uncommitted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from goqueue.model.topic_partition import TopicPartition
 
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionLag:
+class PartitionLag(msgspec.Struct, frozen=True):
     """How far a group is behind in one partition."""
 
     topic: str

@@ -60,9 +60,6 @@ many."""
 MAX_SASL_MESSAGE_BYTES: Final = 8192
 """One SASL message of a client, of any mechanism; a longer one fails the login."""
 
-MAX_CLIENT_BACKOFF_S: Final = 1.0
-"""The longest pause of our client between two attempts to reach a broker."""
-
 MAX_STANDBY_REPLICAS: Final = 10
 """Standby replicas of one Streams task; a setting with more is refused."""
 
@@ -85,6 +82,9 @@ MAX_LANE_WEIGHT: Final = 1000
 MAX_DELIVERIES: Final = 250
 """Deliveries of one message before it is dead-lettered: they are counted in one byte. A larger
 setting is refused."""
+
+MAX_UNACKED: Final = 1_000_000
+"""Unacknowledged messages of one member of a queue group; a larger setting is refused."""
 
 MAX_VISIBILITY_MS: Final = 12 * 3600 * 1000
 """The longest visibility timeout of a delivery; a longer one is refused."""

@@ -38,6 +38,14 @@ class BatchOpener:
         except BatchTooLargeError:
             return await self.run_large(partial(work, None))
 
+    def has_done(self, work: Callable[[Room | None], object]) -> bool:
+        """Do `work` here if it fits into little room; otherwise it is for `run_large`."""
+        try:
+            work(SMALL)
+        except BatchTooLargeError:
+            return False
+        return True
+
     async def run_large(self, work: Callable[[], _T]) -> _T:
         """Do what is known to be large in the thread, after whatever waits for it already."""
         return await in_thread(self._thread, work)

@@ -44,4 +44,4 @@ class LocalCommit:
     def is_committed(self, end_offset: int) -> bool:
         """Whether it is on the disk, or need not be."""
         log = self._log
-        return log.flushed_offset >= end_offset or not log.promises_sync(end_offset)
+        return not log.promises_sync(end_offset) or log.flushed_offset >= end_offset

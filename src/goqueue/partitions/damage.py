@@ -10,11 +10,12 @@ import logging
 import threading
 from collections import OrderedDict
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.metrics import names
 from goqueue.model.errors import DamagedRangeError
 from goqueue.model.internal_topics import DELAYED, is_internal_topic
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

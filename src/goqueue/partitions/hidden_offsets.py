@@ -30,13 +30,13 @@ class HiddenOffsets:
         self.count = 0
         """The sum of them."""
 
-    def note(self, info: BatchInfo) -> None:
-        """A batch is in the log; most have a message for each offset."""
+    def note(self, info: BatchInfo, first: int) -> None:
+        """A batch is in the log, from `first` on; most have a message for each offset."""
         offsets = info.last_offset_delta + 1
         hidden = offsets if info.is_control else offsets - info.count
         if hidden <= 0:
             return
-        first, end = info.base_offset, info.base_offset + offsets
+        end = first + offsets
         self.count += hidden
         if self._ranges and hidden == offsets:
             before = self._ranges[-1]

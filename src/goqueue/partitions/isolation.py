@@ -10,9 +10,10 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import InvariantError
+from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.markers import Marker, read_marker
 
 if TYPE_CHECKING:
@@ -57,19 +58,19 @@ class PartitionTransactions:
 
     # --- Following the log -----------------------------------------------------------------------
 
-    def note(self, info: BatchInfo, batch: Bytes) -> None:
-        """Follow a transactional batch that is in the log; `info` has its offsets."""
+    def note(self, info: BatchInfo, offset: int, batch: Bytes) -> None:
+        """Follow a transactional batch that is in the log from `offset` on."""
         if not info.is_control:
-            self._open.setdefault(info.producer_id, info.base_offset)
+            self._open.setdefault(info.producer_id, offset)
             return
         marker = read_marker(batch)
         first = self._open.pop(info.producer_id, None) if marker is not None else None
         if first is None:
             return
-        self._ended.append((first, info.base_offset))
+        self._ended.append((first, offset))
         if marker is Marker.ABORT:
-            stable = min(self.first_undecided(), info.next_offset)
-            self._add(AbortedTransaction(info.producer_id, first, info.base_offset, stable))
+            stable = min(self.first_undecided(), offset + info.last_offset_delta + 1)
+            self._add(AbortedTransaction(info.producer_id, first, offset, stable))
 
     def _add(self, aborted: AbortedTransaction) -> None:
         self._producers.append(aborted.producer_id)

@@ -21,11 +21,10 @@ from itertools import accumulate, chain, groupby, islice
 from operator import add, lt, sub
 from typing import TYPE_CHECKING, Final
 
-from crc32c import crc32c
-
 from goqueue.model.delivery import PRIORITY_HEADER, Priority
 from goqueue.model.errors import CorruptQueueStateError, InvariantError, PriorityError
 from goqueue.model.limits import PRIORITY_COUNT
+from goqueue.records.checksum import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -68,6 +67,11 @@ class LaneIndex:
     def __len__(self) -> int:
         """How many runs are kept; 0 when everything is normal."""
         return sum(len(runs) for runs in self._lanes.values())
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether everything is normal."""
+        return not self._covered
 
     @property
     def start(self) -> int:

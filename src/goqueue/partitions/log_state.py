@@ -23,7 +23,7 @@ from goqueue.partitions.isolation import PartitionTransactions
 from goqueue.partitions.lane_index import LaneIndex, priorities_of
 from goqueue.partitions.sequences import ProducerSequences, SequencedBatch
 from goqueue.records import decode_rows
-from goqueue.records.batch import DELIVERY, TRANSACTIONAL, BatchInfo, walk
+from goqueue.records.batch import CONTROL, DELIVERY, TRANSACTIONAL, BatchInfo, walk
 from goqueue.storage.snapshot import Entry, Snapshot
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ class LogState:
             view = memoryview(chunk.data)
             for position, info in walk(chunk.data):
                 if info.base_offset >= start and state.follows(info):
-                    state.note(info, view[position : position + info.size_bytes], now_ms)
+                    batch = view[position : position + info.size_bytes]
+                    state.note(info, info.base_offset, batch, now_ms)
         state.forget_before(log.start_offset)
         return state
 
@@ -90,30 +91,41 @@ class LogState:
         if info.producer_id == NO_PRODUCER_ID:
             return None
         known = self.sequences.check(info)
-        first = None if info.is_transactional else self.transactions.first_of(info.producer_id)
-        if known is None and first is not None:
+        if (
+            known is None
+            and not info.attributes & TRANSACTIONAL
+            and self.transactions.first_of(info.producer_id) is not None
+        ):
             raise InvalidTransactionStateError(
                 f"producer {info.producer_id} has a transaction open in this partition: its "
                 "batches belong to it until it ends"
             )
         return known
 
+    def expects(self, info: BatchInfo) -> bool:
+        """Whether `check` lets a batch pass that is the next of a producer, in no transaction.
+
+        False says nothing.
+        """
+        return self.sequences.expects(info) and self.transactions.first_of(info.producer_id) is None
+
     @staticmethod
     def follows(info: BatchInfo) -> bool:
         """Whether any part must be told of the batch. Most batches are of no interest to any."""
         return info.producer_id != NO_PRODUCER_ID or bool(info.attributes & DELIVERY)
 
-    def note(self, info: BatchInfo, batch: Bytes, now_ms: int) -> None:
-        """Follow a batch that is in the log; `info` has its offsets, which `batch` may not have."""
-        self.hidden.note(info)
+    def note(self, info: BatchInfo, first_offset: int, batch: Bytes, now_ms: int) -> None:
+        """Follow a batch that is in the log, where its offsets begin with `first_offset`."""
+        if info.attributes & CONTROL or info.count <= info.last_offset_delta:
+            self.hidden.note(info, first_offset)
         if info.producer_id != NO_PRODUCER_ID:
-            self.sequences.note(info, now_ms)
+            self.sequences.note(info, first_offset, now_ms)
             if info.attributes & TRANSACTIONAL:
-                self.transactions.note(info, batch)
+                self.transactions.note(info, first_offset, batch)
         if info.attributes & DELIVERY:
-            self._note_lanes(info, batch)
+            self._note_lanes(info, first_offset, batch)
 
-    def _note_lanes(self, info: BatchInfo, batch: Bytes) -> None:
+    def _note_lanes(self, info: BatchInfo, first_offset: int, batch: Bytes) -> None:
         """Open a batch that says how its records are to be delivered."""
         try:
             records = decode_rows(batch, check_crc=False)
@@ -121,7 +133,7 @@ class LogState:
             return  # whoever set the attribute has seen them; without it they would be normal too
         priorities = priorities_of(records)
         if info.count == info.last_offset_delta + 1:
-            self.lanes.note(info.base_offset, priorities)
+            self.lanes.note(first_offset, priorities)
             return
         # Compaction has left gaps; such a batch comes from the log and has its own offsets.
         for record, priority in zip(records, priorities, strict=True):

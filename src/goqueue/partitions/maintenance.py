@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.metrics import names
 from goqueue.model.errors import DiskFullError, GoQueueError
+from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.upkeep import (
     DiskState,
     MaintenanceSettings,
@@ -24,7 +25,7 @@ from goqueue.runtime.free_memory import LOOK_S, FreeMemory
 from goqueue.runtime.tasks import PeriodicTasks
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -70,7 +71,6 @@ class MaintainedNode(NamedTuple):
     """After so long without a word a producer is forgotten; None is what the settings say."""
     compaction_ms: Callable[[], int | None]
     """The interval of compaction; None is what the settings say."""
-    passes: Sequence[Pass] = ()
 
 
 class Maintenance:
@@ -110,7 +110,10 @@ class Maintenance:
         self._tasks.start("disk monitor", settings.disk_s, self.check_disk)
         self._tasks.start("recovery", settings.recovery_s, self.recover)
         self._tasks.start("free memory", LOOK_S, FreeMemory().look)
-        for each in self._node.passes:
+
+    def add(self, *passes: Pass) -> None:
+        """Run passes of others, too, until `stop`."""
+        for each in passes:
             self._tasks.start(*each)
 
     async def stop(self) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.log_state import LogState
 from goqueue.storage.disk_log import DiskLog, LogHost
 

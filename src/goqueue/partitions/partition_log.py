@@ -90,6 +90,9 @@ class PartitionLog(Protocol):
     def append(self, batches: Bytes, leader_epoch: int = 0, *, checked: bool = False) -> Appended:
         """Give whole batches their offsets and store them, all or none. See `AppendLog.append`."""
 
+    def append_batch(self, batch: Bytes, info: BatchInfo, leader_epoch: int) -> int:
+        """Store one intact batch; returns the offset that it was given. See `AppendLog`."""
+
     def flush_soon(self) -> None:
         """Arrange, without waiting, for what was just appended to be flushed in time."""
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from goqueue.model.errors import (
     NotLeaderError,
@@ -15,6 +15,7 @@ from goqueue.model.errors import (
 )
 from goqueue.model.limits import MAX_LOGS_AWAITING_FLUSH
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.opening import OpenedLog, open_on_disk
 from goqueue.partitions.partition import Partition
 from goqueue.partitions.replica import ABSENT, Role

@@ -7,7 +7,7 @@ everything in epoch 0. What readers and writers do is in `goqueue.partitions.par
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.metrics.registry import Metrics
 from goqueue.model.errors import (
@@ -18,6 +18,7 @@ from goqueue.model.errors import (
     NotLeaderError,
     UnknownLeaderEpochError,
 )
+from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.damage import DamageReports
 from goqueue.partitions.due_marks import MaintenanceMarks
 from goqueue.partitions.waiting import Waiters

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict, deque
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from goqueue.model.errors import FencedProducerError, InvariantError, OutOfOrderSequenceError
+from goqueue.model.tuples import NamedTuple
+from goqueue.records.batch import CONTROL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from goqueue.records.batch import BatchInfo
 
@@ -40,6 +43,11 @@ class SequencedBatch(NamedTuple):
     last_sequence: int
     first_offset: int
     end_offset: int
+
+
+_sequenced: Final[Callable[[tuple[int, ...]], SequencedBatch]] = partial(
+    tuple.__new__, SequencedBatch
+)
 
 
 class ProducerState(msgspec.Struct):
@@ -80,36 +88,42 @@ class ProducerSequences:
             FencedProducerError: a newer epoch of the producer has written.
             OutOfOrderSequenceError: batches are missing between the last one and this one.
         """
-        state = self.check_epoch(info)
+        state = self._producers.get(info.producer_id)
         if state is None:
             return None
-        if info.producer_epoch > state.epoch:
+        if info.producer_epoch != state.epoch:
+            if info.producer_epoch < state.epoch:
+                raise FencedProducerError(
+                    f"producer {info.producer_id} writes with epoch {info.producer_epoch}, and "
+                    f"epoch {state.epoch} has taken over: start a new producer"
+                )
             if info.base_sequence != 0:
                 raise OutOfOrderSequenceError(
                     f"producer {info.producer_id} starts epoch {info.producer_epoch} with sequence "
                     f"{info.base_sequence}, expected 0"
                 )
             return None
-        for batch in state.batches:
+        # The few batches that are remembered never hold all numbers: the next is in none of them.
+        batches = state.batches
+        expected = (batches[-1][1] + 1) % _SEQUENCES if batches else 0
+        if info.base_sequence == expected:
+            return None
+        for batch in batches:
             if (batch.first_sequence, batch.last_sequence) == _sequences(info):
                 return batch
-        expected = (state.last_sequence + 1) % _SEQUENCES
-        if info.base_sequence != expected:
-            raise OutOfOrderSequenceError(
-                f"producer {info.producer_id} sent sequence {info.base_sequence}, expected "
-                f"{expected}: a batch before it was not stored"
-            )
-        return None
+        raise OutOfOrderSequenceError(
+            f"producer {info.producer_id} sent sequence {info.base_sequence}, expected "
+            f"{expected}: a batch before it was not stored"
+        )
 
-    def check_epoch(self, info: BatchInfo) -> ProducerState | None:
-        """What is known of a batch's producer. Raises `FencedProducerError` when it is fenced."""
-        state = self._producers.get(info.producer_id)
-        if state is not None and info.producer_epoch < state.epoch:
-            raise FencedProducerError(
-                f"producer {info.producer_id} writes with epoch {info.producer_epoch}, and epoch "
-                f"{state.epoch} has taken over: start a new producer"
-            )
-        return state
+    def expects(self, info: BatchInfo) -> bool:
+        """Whether a batch is the next of a producer that is known; false says nothing."""
+        _, _, _, _, _, _, _, _, _, producer_id, epoch, first, _ = info
+        state = self._producers.get(producer_id)
+        if state is None or state.epoch != epoch:
+            return False
+        batches = state.batches
+        return bool(batches) and first == (batches[-1][1] + 1) % _SEQUENCES
 
     def epoch_of(self, producer_id: int) -> int:
         """The newest epoch in which a producer has written; -1 when it never has."""
@@ -121,20 +135,23 @@ class ProducerSequences:
         state = self._producers.get(producer_id)
         return state.last_sequence if state is not None and state.epoch == epoch else -1
 
-    def note(self, info: BatchInfo, now_ms: int) -> None:
-        """Record a batch that is in the log, with its offsets."""
-        state = self._producers.get(info.producer_id)
-        if state is None or info.producer_epoch > state.epoch:
-            state = ProducerState(info.producer_epoch, info.max_timestamp)
-            self._producers[info.producer_id] = state
-        self._producers.move_to_end(info.producer_id)
+    def note(self, info: BatchInfo, offset: int, now_ms: int) -> None:
+        """Record a batch that is in the log from `offset` on."""
+        _, _, _, _, _, attributes, more, _, newest_ms, producer_id, epoch, first, _ = info
+        producers = self._producers
+        state = producers.get(producer_id)
+        if state is None or epoch > state.epoch:
+            state = producers[producer_id] = ProducerState(epoch, newest_ms)
+            if len(producers) > _MAX_PRODUCERS:
+                producers.popitem(last=False)
+        producers.move_to_end(producer_id)
         state.heard_ms = now_ms
-        state.last_timestamp_ms = max(state.last_timestamp_ms, info.max_timestamp)
-        if not info.is_control:
-            first, last = _sequences(info)
-            state.batches.append(SequencedBatch(first, last, info.base_offset, info.next_offset))
-        while len(self._producers) > _MAX_PRODUCERS:
-            self._producers.popitem(last=False)
+        if newest_ms > state.last_timestamp_ms:  # noqa: PLR1730 - `max` takes three times as long
+            state.last_timestamp_ms = newest_ms
+        if not attributes & CONTROL:
+            state.batches.append(
+                _sequenced((first, (first + more) % _SEQUENCES, offset, offset + more + 1))
+            )
 
     def dump(self) -> Iterator[tuple[bytes, bytes]]:
         """Everything as keys and values for a snapshot."""

@@ -16,7 +16,7 @@ from goqueue.model.errors import (
 from goqueue.model.internal_topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.partitions import Partitions
@@ -98,14 +98,19 @@ class TopicChanges:
 
         return await self.to_the_end(delete())
 
-    async def finish_deletions(self, forget: Callable[[str], None]) -> None:
-        """Do what is left of deletions that were interrupted; `forget` is told the names.
+    async def finish_deletions(
+        self, at_start: Collection[str], forget: Callable[[str], None]
+    ) -> None:
+        """Do what is left of deletions that were interrupted.
+
+        `forget` is told their names, but for those of `at_start`: topics that had been made anew
+        before this start, and of which groups may have read something.
 
         Only what is marked as deleted goes: folders that the metadata does not know hold records
         that somebody was promised, if it is the metadata that was lost.
         """
         for name, topic_id in await self.topics.deleted():
-            if name not in self.topics.catalogue.by_name:
+            if name not in at_start:
                 forget(name)
             self._partitions.remove_files(name, topic_id)
             await self.topics.files_are_gone(topic_id)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
-
-from crc32c import crc32c
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from goqueue.model.delivery import (
     DELIVER_AT_HEADER,
@@ -22,9 +20,11 @@ from goqueue.model.errors import (
     DeliveryHeaderError,
     PriorityError,
 )
+from goqueue.model.tuples import NamedTuple
 from goqueue.publishing.rewrite import require_keys
-from goqueue.records import DELIVERY, Record
+from goqueue.records import DELIVERY, Compression, Record, encode
 from goqueue.records.batch import CRC_START, BatchInfo
+from goqueue.records.checksum import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +35,7 @@ _NAMES: Final = re.compile(b"|".join(re.escape(name.encode()) for name in DELIVE
 _REFUSALS: Final = (PriorityError, DeliveryHeaderError, DelayTooLongError, DelayDisabledError)
 _ATTRIBUTES: Final = struct.Struct(">h")
 _CRC: Final = struct.Struct(">I")
+_LOW_ATTRIBUTES_AT: Final = CRC_START + 1
 
 
 def check_due(settings: TopicSettings, deliver_at_ms: int, now_ms: int) -> bool:
@@ -75,6 +76,11 @@ class Opened(NamedTuple):
     says_something: bool
     """At least one record says how it is to be delivered."""
     later: list[Later]
+
+
+def asks_to_be_opened(batch: memoryview) -> bool:
+    """Whether a producer says by the attribute `DELIVERY` that a record says something."""
+    return len(batch) > _LOW_ATTRIBUTES_AT and bool(batch[_LOW_ATTRIBUTES_AT] & DELIVERY)
 
 
 def may_have_delivery_headers(settings: TopicSettings, batch: memoryview, info: BatchInfo) -> bool:
@@ -172,3 +178,23 @@ def marked(batch: memoryview, info: BatchInfo) -> memoryview:
     _ATTRIBUTES.pack_into(data, CRC_START, info.attributes | DELIVERY)
     _CRC.pack_into(data, CRC_START - _CRC.size, crc32c(data[CRC_START:]))
     return data
+
+
+def without_delayed(info: BatchInfo, rest: Sequence[Record], *, keeps_places: bool) -> bytearray:
+    """A batch in which some records are missing.
+
+    It has the same offsets and sequences as before when somebody counts on them: an idempotent
+    producer, or a client that works out the offsets of its records from that of the first.
+    """
+    if not keeps_places:
+        rest = [record._replace(offset=at) for at, record in enumerate(rest)]
+    return encode(
+        rest,
+        compression=Compression.of(info.compression),
+        attributes=info.attributes | DELIVERY,
+        base_offset=info.base_offset if keeps_places else 0,
+        last_offset_delta=info.last_offset_delta if keeps_places else None,
+        producer_id=info.producer_id,
+        producer_epoch=info.producer_epoch,
+        base_sequence=info.base_sequence,
+    )

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import BatchError, BatchTooLargeError, TopicError
-from goqueue.publishing.delivery_headers import may_have_delivery_headers
+from goqueue.publishing.delivery_headers import asks_to_be_opened, may_have_delivery_headers
 from goqueue.publishing.rewrite import recompressed
 from goqueue.records import admit
 from goqueue.records.batch import BatchInfo, peek, validate
@@ -40,7 +40,7 @@ class LargeBatches:
         try:
             topic, _ = self._partitions.resolve(partition)
             settings = topic.settings
-            if not settings.may_open:
+            if not settings.may_open and not asks_to_be_opened(batch):
                 return False
             info = peek(batch)
             if info.size_bytes > settings.max_message_bytes or not _opens(settings, batch, info):

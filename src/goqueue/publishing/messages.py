@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from goqueue.model.delivery import DELIVERY_HEADERS
 from goqueue.model.errors import (
@@ -22,6 +22,7 @@ from goqueue.model.errors import (
 from goqueue.model.limits import MAX_HEADERS_BYTES
 from goqueue.model.partitioning import key_hash
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.model.tuples import NamedTuple
 from goqueue.publishing.delivery_headers import Later, Opened
 from goqueue.publishing.new_messages import (
     BY_RECORD,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.delivery import DELIVER_AT_HEADER, Priority, delivery_headers, delivery_of
 from goqueue.model.errors import GoQueueError, InvalidTimestampError, SchemaValidationError
+from goqueue.model.tuples import NamedTuple
 from goqueue.publishing.delivery_headers import Later, check_due
 
 if TYPE_CHECKING:

@@ -6,21 +6,20 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from goqueue.model.errors import (
     BatchError,
-    DelayDisabledError,
     DelayError,
+    DelaysUnavailableError,
     DeliveryHeaderError,
     DiskFullError,
     GoQueueError,
     InternalTopicError,
     InvalidTimestampError,
-    InvalidTransactionStateError,
-    MalformedBatchError,
     PriorityError,
     ProducerError,
     RegistryUnavailableError,
     SchemaError,
     SchemaValidationError,
     TopicError,
+    TransactionCoordinatorUnavailableError,
 )
 from goqueue.partitions.partition import Partition, Placed
 from goqueue.publishing.admission import admit_batch, check_size, check_timestamps, count_of
@@ -32,22 +31,23 @@ from goqueue.publishing.delivery_headers import (
     marked,
     may_have_delivery_headers,
     opened,
+    without_delayed,
 )
 from goqueue.publishing.requests import Acks, Published, PublishRequest, SchemaVerdict
 from goqueue.publishing.rewrite import records_of, rewritten
-from goqueue.records import DELIVERY, Compression, Record, encode
+from goqueue.publishing.straight import StraightPublisher
 from goqueue.records.batch import BatchInfo, peek
 from goqueue.storage.config import Fsync
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
     from goqueue.model.topic_partition import TopicPartition
-    from goqueue.partitions.measures import Measures, TopicMeasures
+    from goqueue.partitions.measures import Measures
     from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.sequences import SequencedBatch
     from goqueue.publishing.delayed import DelayedMessages
-    from goqueue.publishing.traces import PublishTraces, TracedPublish
+    from goqueue.publishing.traces import PublishTraces
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Bytes
     from goqueue.topics.catalogue import Topic
@@ -73,37 +73,29 @@ async def _no_schemas(topic: Topic, request: PublishRequest) -> SchemaValidation
 
 
 def _no_transactions(info: BatchInfo, partition: TopicPartition) -> None:
-    raise InvalidTransactionStateError(
-        f"producer {info.producer_id} has no open transaction in {partition}"
+    raise TransactionCoordinatorUnavailableError(
+        f"the transaction of producer {info.producer_id} in {partition} cannot be verified before "
+        "the transaction coordinator has started; try again"
     )
 
 
-class Publisher:
+class Publisher(StraightPublisher):
     """Takes batches in: check, rewrite if the topic asks for it, deduplicate, append, measure."""
 
     def __init__(
         self, partitions: Partitions, clock: Clock, measures: Measures, traces: PublishTraces
     ) -> None:
-        self._partitions = partitions
-        self._traces = traces
-        self._clock = clock
-        self._measures = measures
+        super().__init__(partitions, clock, measures, traces)
         self.check_schemas: SchemaCheck = _no_schemas
         """Finds what is to be said against a batch by the schemas of its topic; set by the
         broker."""
         self.steady_ms: Callable[[], int] = clock.now_ms
         """The time that the wall clock would tell without a jump of it; set by the broker."""
-        self.disk_full: str | None = None
-        """Why nothing is taken in at the moment; set by the disk monitor."""
         self.verify_transaction: Callable[[BatchInfo, TopicPartition], None] = _no_transactions
         """Refuses a transactional batch that belongs to no open transaction; set by whoever
         coordinates them."""
         self.delays: DelayedMessages | None = None
         """Who takes what is due later; set by the broker."""
-
-    def refuse(self, reason: str | None) -> None:
-        """Take nothing in from now on, for this reason; None: take everything again."""
-        self.disk_full = reason
 
     async def checked(self, request: PublishRequest) -> PublishRequest:
         """A batch with the verdict that its topic asks for, to be published at once.
@@ -148,26 +140,15 @@ class Publisher:
             measures.bytes_published.add(len(request.batch))
         traced = None
         if self._traces.is_on and not published.delayed:
-            traced = self._traces.published(topic, request, placed, started_s)
+            place = self._traces.place(topic, request.partition.partition)
+            traced = self._traces.published(
+                place, request.batch, placed, started_s, was_traced=request.traced
+            )
         if published.durable is None:
-            measures.publish_latency.observe(self._clock.monotonic_s() - started_s)
-            if traced is not None:
-                self._traces.persisted(traced)
+            self._acknowledged(measures, started_s, traced)
             return published
         durable = self._timed(published.durable, measures, started_s, traced)
         return published._replace(durable=durable)
-
-    async def _timed(
-        self,
-        durable: Awaitable[None],
-        measures: TopicMeasures,
-        started_s: float,
-        traced: TracedPublish | None,
-    ) -> None:
-        await durable
-        measures.publish_latency.observe(self._clock.monotonic_s() - started_s)
-        if traced is not None:
-            self._traces.persisted(traced)
 
     def _store(self, topic: Topic, partition: Partition, request: PublishRequest) -> Published:
         if topic.is_internal and not request.internal:
@@ -184,10 +165,6 @@ class Publisher:
                 check_timestamps(
                     limits, request.batch, info, now_ms, self.steady_ms, known=request.records
                 )
-        if info.has_delivery_headers and not request.delivery:
-            raise MalformedBatchError(
-                "the batch has attribute bit 7, which is reserved for the broker"
-            )
         if info.is_transactional:
             self.verify_transaction(info, request.partition)
         if topic.settings.validates and not (info.has_producer and partition.earlier_append(info)):
@@ -255,7 +232,7 @@ class Publisher:
     ) -> Published:
         """Answer a batch that is stored already; from before the start, perhaps not all of it."""
         if self.delays is None:
-            raise DelayDisabledError("this broker does not take delayed messages")
+            raise DelaysUnavailableError("delayed messages are being loaded; try again")
         always = partition.fsync is Fsync.ALWAYS and request.acks is not Acks.NONE
         again: list[Delayed] = [(number, None, due_ms) for number, due_ms in found.later]
         placed = Placed(known.first_offset, known.end_offset, duplicate=True)
@@ -281,7 +258,7 @@ class Publisher:
         knows it again only by what it has stored. What is delayed already is known to the intake.
         """
         if self.delays is None:
-            raise DelayDisabledError("this broker does not take delayed messages")
+            raise DelaysUnavailableError("delayed messages are being loaded; try again")
         always = partition.fsync is Fsync.ALWAYS and request.acks is not Acks.NONE
         started_s = self._clock.monotonic_s()
         taken = self.delays.take(topic, request.partition.partition, info, found)
@@ -293,7 +270,7 @@ class Publisher:
         published = Published(Placed(partition.log_end, partition.log_end), partition.log_start)
         if rest or info.has_producer or not request.delivery:
             keeps_places = info.has_producer or not request.delivery
-            batch = memoryview(_without_delayed(info, rest, keeps_places=keeps_places))
+            batch = memoryview(without_delayed(info, rest, keeps_places=keeps_places))
             request = request._replace(batch=batch, records=rest if keeps_places else None)
             published = self._append(topic, partition, request, peek(batch))
             self._trace_rest(topic, request, published.placed, started_s)
@@ -307,31 +284,14 @@ class Publisher:
         self, topic: Topic, request: PublishRequest, placed: Placed, started_s: float
     ) -> None:
         """Note what did not wait of a batch of which something does."""
-        traced = None
-        if self._traces.is_on:
-            traced = self._traces.published(topic, request, placed, started_s)
+        if not self._traces.is_on:
+            return
+        place = self._traces.place(topic, request.partition.partition)
+        traced = self._traces.published(
+            place, request.batch, placed, started_s, was_traced=request.traced
+        )
         if traced is not None:
             self._traces.persisted(traced)
-
-
-def _without_delayed(info: BatchInfo, rest: Sequence[Record], *, keeps_places: bool) -> bytearray:
-    """A batch in which some records are missing.
-
-    It has the same offsets and sequences as before when somebody counts on them: an idempotent
-    producer, or a client that works out the offsets of its records from that of the first.
-    """
-    if not keeps_places:
-        rest = [record._replace(offset=at) for at, record in enumerate(rest)]
-    return encode(
-        rest,
-        compression=Compression.of(info.compression),
-        attributes=info.attributes | DELIVERY,
-        base_offset=info.base_offset if keeps_places else 0,
-        last_offset_delta=info.last_offset_delta if keeps_places else None,
-        producer_id=info.producer_id,
-        producer_epoch=info.producer_epoch,
-        base_sequence=info.base_sequence,
-    )
 
 
 def _is_stored(partition: Partition, info: BatchInfo) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import BatchError, SchemaValidationError
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
@@ -57,7 +58,8 @@ class PublishRequest(NamedTuple):
     internal: bool = False
     """The broker itself publishes, which alone may write to internal topics."""
     delivery: bool = False
-    """The batch was made here, and its attribute `DELIVERY` is true: nobody else may set it."""
+    """The batch was made here, and its attribute `DELIVERY` is true. A producer that sets it only
+    asks for the batch to be opened."""
     traced: bool = False
     """Messages of the batch were traced before, and name their traces: they are traced on."""
     opened: Opened | None = None

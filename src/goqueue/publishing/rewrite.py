@@ -5,11 +5,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from crc32c import crc32c
-
 from goqueue.model.errors import BatchError, MalformedRecordError
 from goqueue.records import LOG_APPEND_TIME, Record, admit, encode
 from goqueue.records.batch import CRC_START, BatchInfo, peek
+from goqueue.records.checksum import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import BatchError, GoQueueError
+from goqueue.model.tuples import NamedTuple
 from goqueue.records import Compression, Headers, decode_rows
 from goqueue.records.batch import HEADER_BYTES, BatchInfo, peek_header
 from goqueue.records.compression import decompress
@@ -45,31 +46,44 @@ class TracedPublish(NamedTuple):
 class PublishTraces(Traces):
     """Notes what happens to sampled batches on their way in."""
 
+    def place(self, topic: Topic, partition: int) -> Place:
+        """A partition, and how much of it is traced."""
+        return self._tracer.place(topic, partition)
+
     def published(
-        self, topic: Topic, request: PublishRequest, placed: Placed, started_s: float
+        self,
+        place: Place,
+        batch: memoryview,
+        placed: Placed,
+        started_s: float,
+        *,
+        was_traced: bool = False,
     ) -> TracedPublish | None:
-        """A batch is in the log; None when it is not traced."""
-        place = self._tracer.place(topic, request.partition.partition)
+        """A batch is in the log; None when it is not traced.
+
+        One that `was_traced` before is traced on where its messages name their traces.
+        """
         first, end, is_duplicate = placed
         if is_duplicate:
             return None
-        self._tracer.share.published_bytes += len(request.batch)
+        tracer = self._tracer
+        tracer.share.published_bytes += len(batch)
         is_chosen = is_sampled(place.threshold, first) and (
-            not place.is_bounded or self._tracer.may_trace(started_s)
+            not place.is_bounded or tracer.may_trace(started_s)
         )
-        if not (is_chosen or (request.traced and place.threshold)):
+        if not (is_chosen or (was_traced and place.threshold)):
             return None
-        batch = traced_batch(request.batch, first, end, only_named=not is_chosen)
-        if not is_chosen and not any(batch.own.values()):
+        found = traced_batch(batch, first, end, only_named=not is_chosen)
+        if not is_chosen and not any(found.own.values()):
             return None
-        self._tracer.index.add(place.id, batch)
-        self._tracer.budget.charge(len(batch.own))
-        attributes = {"redriven": "true"} if request.traced else {}
-        parts = list(parts_of(batch, first, end))
-        received_ns = self._tracer.clock.at_ns(started_s)
+        tracer.index.add(place.id, found)
+        tracer.budget.charge(len(found.own))
+        attributes = {"redriven": "true"} if was_traced else {}
+        parts = list(parts_of(found, first, end))
+        received_ns = tracer.clock.at_ns(started_s)
         traced = TracedPublish(place, parts, received_ns, attributes)
-        self._tracer.note(Event.RECEIVED, place, parts, received_ns, attributes=attributes)
-        self._tracer.note(Event.PARTITIONED, place, parts, received_ns, attributes=attributes)
+        tracer.note(Event.RECEIVED, place, parts, received_ns, attributes=attributes)
+        tracer.note(Event.PARTITIONED, place, parts, received_ns, attributes=attributes)
         return traced
 
     def persisted(self, traced: TracedPublish) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from goqueue.model.errors import (
     GoQueueError,
@@ -15,10 +15,10 @@ from goqueue.model.errors import (
     UnknownReceiptError,
 )
 from goqueue.model.limits import MAX_REASON_CHARS, MAX_VISIBILITY_MS
+from goqueue.model.tuples import NamedTuple
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.decisions import Acknowledgement, Verdict, decide
 from goqueue.queues.delivery.receipts import MOST_LOOKS, Receipt, owner, refusal
-from goqueue.queues.delivery.settings import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Mapping, Sequence
@@ -83,7 +83,7 @@ class Acknowledger:
             CoordinatorUnavailableError: nothing could be stored.
         """
         started_s = self._services.clock.monotonic_s()
-        _check(acknowledgement)
+        check(acknowledgement)
         await self._queues.ready()
         outcomes: list[GoQueueError | None] = []
         accepted: _Accepted = defaultdict(lambda: defaultdict(list))
@@ -162,7 +162,7 @@ class Acknowledger:
         Raises like `settle`.
         """
         started_s = self._services.clock.monotonic_s()
-        _check(acknowledgement)
+        check(acknowledgement)
         await self._queues.ready()
         group = self._queues.group(group_id)
         now_ms = self._queues.now_ms()
@@ -244,7 +244,7 @@ class Acknowledger:
         now_ms: int,
     ) -> _Applied:
         group = self._queues.group(group_id)
-        has_news = acknowledgement.verdict is Verdict.ACK and _somebody_waits_for_acks(group)
+        has_news = acknowledgement.verdict is Verdict.ACK and group.waits_for_acks(by_queue)
         changes: dict[TopicIdPartition, list[Operation]] = {}
         traces = self._services.queue_traces
         traced = []
@@ -297,18 +297,8 @@ async def _all(stores: Sequence[Coroutine[Any, Any, None]]) -> None:
             raise error
 
 
-def _somebody_waits_for_acks(group: QueueGroup) -> bool:
-    """Whether a member may be handed more once something is acknowledged.
-
-    It has as much as it may have, or must not have more before others are through.
-    """
-    most = group.settings.max_unacked
-    return group.settings.mode is Mode.EXCLUSIVE or any(
-        count >= most for count in group.unacked.values()
-    )
-
-
-def _check(acknowledgement: Acknowledgement) -> None:
+def check(acknowledgement: Acknowledgement) -> None:
+    """Refuse what cannot be said of any message: raises `InvalidGroupRequestError`."""
     if len(acknowledgement.reason) > MAX_REASON_CHARS:
         raise InvalidGroupRequestError(
             f"the reason has {len(acknowledgement.reason)} characters, at most {MAX_REASON_CHARS}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,6 +11,7 @@ from goqueue.model.delivery import TTL_HEADER, milliseconds
 from goqueue.model.limits import MAX_REASON_CHARS
 from goqueue.model.ranges import Range, around
 from goqueue.model.topic_partition import TopicIdPartition
+from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.damage import describe
 from goqueue.partitions.partition import Partition
 from goqueue.queues.delivery import operations as ops

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import CoordinatorUnavailableError
 from goqueue.model.limits import MAX_CACHED_RECORD_BYTES
+from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.partition import Isolation
 from goqueue.partitions.waiting import Waiter
 from goqueue.queues.acquired_batch import Delivery, Portion, cut, may_expire, sift, take_expired
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.decisions import doom
 from goqueue.queues.delivery.group import QueueGroup, Source
-from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.runs import Run, runs_of
 from goqueue.queues.whole_batches import cut_whole, round_up
 
@@ -68,6 +68,8 @@ class _Wanted(NamedTuple):
     there is something, how many of so many bytes may be read into memory now."""
     rounds_up: bool = False
     """Whoever gets some messages of a batch gets the others as well, past `limit`."""
+    is_locked: bool = False
+    """The bound of what share consumers may have of a partition together counts."""
 
 
 class Deliverer:
@@ -134,22 +136,26 @@ class Deliverer:
     async def acquire(
         self,
         member: QueueMember,
-        partitions: Sequence[TopicPartition],
+        partitions: Sequence[TopicPartition] | None = None,
         *,
         limit: int,
         max_wait_ms: int,
         max_bytes: int,
         grant: Callable[[int], int],
         rounds_up: bool = False,
+        visibility_ms: int | None = None,
     ) -> list[Portion]:
-        """`poll`, as stored batches, of these partitions alone; `max_bytes` counts whole batches.
+        """`poll`, as stored batches, of all partitions or of these; `max_bytes` counts batches.
 
         With `rounds_up` the last batch is handed out as a whole, past `limit`.
 
-        Whoever takes messages so says elsewhere that it is a member, perhaps later: after a
-        restart it asks for messages before it has joined again.
+        Whoever names partitions says elsewhere that it is a member, perhaps later: after a restart
+        it asks for messages before it has joined again.
         """
-        wanted = _Wanted(limit, None, max_bytes, grant, rounds_up)
+        if partitions is None:
+            await self._services.queue_members.heartbeat(member)
+        is_locked = partitions is not None
+        wanted = _Wanted(limit, visibility_ms, max_bytes, grant, rounds_up, is_locked)
         portions = await self._acquire(member, wanted, max_wait_ms, partitions)
         count = sum(end - first for portion in portions for _, first, end in portion.loaded.parts)
         self._measure(member, portions, count)
@@ -164,41 +170,43 @@ class Deliverer:
     ) -> list[Portion]:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + max_wait_ms / 1000
-        waiter = Waiter(1)  # one for the whole wait: a waiter that finds nothing keeps its turn
+        waiter: Waiter | None = None
         listened: set[TopicPartition] = set()
         try:
             while True:
-                await self._queues.ready()
+                await self._queues.ready(member.group_id)
                 group = self._queues.group(member.group_id)
-                mine = (
-                    self._services.queue_members.partitions_of(member)
-                    if partitions is None
-                    else partitions
-                )
+                if member.member_id in group.draining:
+                    return []
+                mine = partitions
+                if mine is None:
+                    mine = self._services.queue_members.partitions_of(member)
                 if any(self._queues.key(each) not in group.queues for each in mine):
                     await self._queues.open_queues(group, mine)
-                listened.update(mine)
-                self._listen(group, mine, waiter)
                 portions = await self._take(group, member.member_id, mine, wanted)
                 left_s = deadline_s - loop.time()
                 if portions or left_s <= 0:
                     return portions
+                if waiter is None:  # one for the whole wait: who finds nothing keeps its turn
+                    waiter = Waiter(1)
+                listened.update(mine)
+                self._listen(group, mine, waiter)
                 await self._wait(group, member, waiter, left_s)
         finally:
-            self._stop_listening(member.group_id, listened, waiter)
+            if waiter is not None:
+                self._stop_listening(member.group_id, listened, waiter)
 
     # --- Waiting ---------------------------------------------------------------------------------
 
     def _listen(
         self, group: QueueGroup, partitions: Sequence[TopicPartition], waiter: Waiter
     ) -> None:
-        """Be told of whatever happens from now on; before looking, so that nothing is missed."""
+        """Be told of whatever happens from now on, in the step of the look that found nothing."""
         waiter.begin(1)
         self._queues.waiters(group.group_id).add(waiter)
         isolation = group.isolation
         for each in partitions:
-            partition = self._services.partitions.partition(each)
-            partition.waiters_for(isolation).add(waiter)
+            self._services.partitions.partition(each).waiters_for(isolation).add(waiter)
 
     def _stop_listening(
         self, group_id: str, partitions: Iterable[TopicPartition], waiter: Waiter
@@ -240,6 +248,8 @@ class Deliverer:
         wanted: _Wanted,
     ) -> list[Portion]:
         """What there is now. Messages that turn out not to be there are passed over.
+
+        Where that is nothing it returns in the step in which it has looked.
 
         Decided on a reservation: the queues change when the decision is stored, not before.
         """
@@ -294,10 +304,10 @@ class Deliverer:
         finally:
             back = {portion.reservation: portion.back for portion in taken}
             for _, queue, reservation in reserved:
-                given_back = back.get(reservation)
-                if given_back is None:
-                    given_back = reservation.offsets
-                group.end_reservation(queue, reservation, given_back)
+                some = back.get(reservation)
+                group.end_reservation(
+                    queue, reservation, reservation.offsets if some is None else some
+                )
         shard.wake_at(now_ms + visibility_ms)
         await shard.state.committed(end_offset)
         return taken
@@ -312,9 +322,7 @@ class Deliverer:
         portions: list[Portion] = []
         is_shared = wanted.grant is not None
         fit = cut_whole if is_shared else cut
-        left_bytes = wanted.max_bytes
-        if wanted.grant is not None:
-            left_bytes = wanted.grant(left_bytes)
+        left_bytes = wanted.max_bytes if wanted.grant is None else wanted.grant(wanted.max_bytes)
         for key, queue, reservation in reserved:
             portion = await self._load(group, key, queue, reservation, opened=not is_shared)
             portions.append(portion)
@@ -328,7 +336,7 @@ class Deliverer:
         self, group: QueueGroup, partitions: Sequence[TopicPartition], wanted: _Wanted
     ) -> tuple[list[Source], dict[TopicIdPartition, list[Operation]]]:
         """Where to take from; first, what retention has taken away must be done with."""
-        isolation, locks = group.isolation, group.settings.partition_locks
+        isolation = group.isolation
         sources: list[Source] = []
         trimmed: dict[TopicIdPartition, list[Operation]] = {}
         for each in partitions:
@@ -338,10 +346,7 @@ class Deliverer:
             queue.follow(partition.lanes)
             if partition.log_start > queue.start:
                 trimmed[key] = [ops.Settled([(queue.start, partition.log_start)])]
-            room = None
-            if wanted.grant is not None:
-                on_their_way = sum(each.count for each in queue.reserved.values())
-                room = max(locks - queue.total(MessageState.IN_FLIGHT) - on_their_way, 0)
+            room = group.room(key) if wanted.is_locked else None
             sources.append(Source(key, partition.readable_to(isolation), room))
         return sources, trimmed
 

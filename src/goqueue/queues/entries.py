@@ -11,12 +11,13 @@ from __future__ import annotations
 import struct
 from array import array
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 import msgspec
 
 from goqueue.model.errors import CorruptQueueStateError, InvariantError
+from goqueue.model.tuples import NamedTuple
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.group import QueueGroup
 from goqueue.queues.delivery.queue import PartitionQueue

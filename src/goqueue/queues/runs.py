@@ -7,23 +7,24 @@ messages of a run at once, so that neither delivering nor settling one costs an 
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import msgspec
+from msgspec.structs import replace
+
+from goqueue.model.topic_partition import TopicIdPartition
 from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery.queue import PartitionQueue
 from goqueue.queues.delivery.receipts import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.queues.acquired_batch import Portion
-    from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.records import Record
 
 
-@dataclass(slots=True, eq=False)
-class Run:
+class Run(msgspec.Struct, eq=False):
     """Messages of one partition and one lane that one member was handed at once."""
 
     topic: str
@@ -34,9 +35,9 @@ class Run:
     queue: PartitionQueue
     """As it was then: in one that was built anew, leases are other leases."""
     deadline_ms: int
-    offsets: list[int] = field(default_factory=list)
-    counts: bytearray = field(default_factory=bytearray)
-    nonces: array[int] = field(default_factory=lambda: array("Q"))
+    offsets: list[int] = msgspec.field(default_factory=list)
+    counts: bytearray = msgspec.field(default_factory=bytearray)
+    nonces: array[int] = msgspec.field(default_factory=lambda: array("Q"))
 
     def receipt(self, place: int) -> Receipt:
         """The receipt of the message at a place of the run."""

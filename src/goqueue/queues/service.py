@@ -139,10 +139,11 @@ class Queues:
         """The shard that keeps a group."""
         return self._family.shards[self._family.number_of(group.group_id)]
 
-    async def ready(self) -> None:
-        """Wait while groups are being built, except those whose log refuses changes."""
-        for shard in self._family.opened():
-            if shard.state.status is not ShardStatus.ACTIVE:
+    async def ready(self, group_id: str | None = None) -> None:
+        """Wait while groups, or this one, are being built, except where a log refuses changes."""
+        found = None if group_id is None else self._family.find(group_id)
+        for shard in self._family.opened() if group_id is None else filter(None, (found,)):
+            if shard.state.is_open and shard.state.status is not ShardStatus.ACTIVE:
                 with suppress(CoordinatorUnavailableError):
                     await shard.state.active()
 

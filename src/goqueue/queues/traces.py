@@ -6,12 +6,13 @@ steps, `acknowledged` before it is made true, and `settled` once it is stored.
 
 from __future__ import annotations
 
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from goqueue.model.tuples import NamedTuple
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.group import MEMBER_GONE, QueueGroup
 from goqueue.queues.delivery.receipts import Receipt
+from goqueue.queues.whole_batches import equally_often
 from goqueue.tracing.context import TRACEPARENT_HEADER, TraceContext, context_in
 from goqueue.tracing.events import Event
 from goqueue.tracing.index import Traced
@@ -157,9 +158,7 @@ class QueueTraces(Traces):
         self, place: Place, span: Span, group: str, consumer: str, deadline_ms: int
     ) -> None:
         now_ns = self._tracer.clock.now_ns()
-        first = span.first
-        for count, same in groupby(span.counts):
-            end = first + sum(1 for _ in same)
+        for first, end, count in equally_often(span.first, span.counts):
             receipt = ""
             if end - first == 1:
                 nonce = span.nonces[first - span.first]
@@ -175,7 +174,6 @@ class QueueTraces(Traces):
                 receipt=receipt,
                 attributes={"attempt": str(count), "deadline_ms": str(deadline_ms)},
             )
-            first = end
 
     # --- Dead letters ----------------------------------------------------------------------------
 

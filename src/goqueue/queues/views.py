@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from goqueue.model.delivery import Priority
+from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.partition import Isolation, Partition
 from goqueue.queues.delivery.operations import joined
 from goqueue.queues.delivery.pages import MessageState

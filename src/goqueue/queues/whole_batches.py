@@ -7,6 +7,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from goqueue.model.ranges import Range, around
+from goqueue.model.tuples import NamedTuple
+from goqueue.records.cutting import cut_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +61,21 @@ def batches(portion: Portion) -> list[memoryview]:
     return [found[base] for base in sorted(found)]
 
 
+def parts(portion: Portion) -> list[memoryview | bytearray]:
+    """The same batches, each without the messages before and behind those that are meant."""
+    found: dict[int, tuple[StoredBatch, int, int]] = {}
+    for batch, first, end in portion.loaded.parts:
+        base = batch.info.base_offset
+        known = found.get(base)
+        if known is not None:
+            first, end = min(first, known[1]), max(end, known[2])  # noqa: PLW2901 - both together
+        found[base] = (batch, first, end)
+    return [
+        cut_batch(batch.sound_data, batch.info, first, end)
+        for _, (batch, first, end) in sorted(found.items())
+    ]
+
+
 def acquired(portion: Portion, batch_size: int) -> Iterator[tuple[int, int, int]]:
     """First and last offset of each run of messages, and how often they were delivered.
 
@@ -83,12 +100,38 @@ def _pieces(portion: Portion) -> Iterator[tuple[int, int, int, int]]:
     First offset, the offset behind the last, the number of deliveries, where the batch begins.
     """
     for span in sorted(portion.spans(), key=attrgetter("first")):
-        runs = [(span.first, span.end)]
-        if not span.batch.is_dense:
-            runs = list(around(span.first, span.end, portion.loaded.gone))
-        for run_first, run_end in runs:
-            first = run_first
-            for count, same in groupby(span.counts[first - span.first : run_end - span.first]):
-                end = first + sum(1 for _ in same)
-                yield first, end, count, span.batch.info.base_offset
-                first = end
+        base = span.batch.info.base_offset
+        for first, end, count in equally_often(span.first, span.counts):
+            yield first, end, count, base
+
+
+def equally_often(first: int, counts: bytes) -> Iterator[tuple[int, int, int]]:
+    """Messages in a row, told apart by their delivery counts: first, end and count."""
+    if counts.count(counts[0]) == len(counts):
+        yield first, first + len(counts), counts[0]
+        return
+    for count, same in groupby(counts):
+        end = first + sum(1 for _ in same)
+        yield first, end, count
+        first = end
+
+
+class DeliveredRange(NamedTuple):
+    """Messages in a row of one lane that were delivered equally often."""
+
+    lane: int
+    first: int
+    end: int
+    delivery_count: int
+    nonces: bytes
+    """Of their deliveries, eight bytes each."""
+
+
+def delivered(portion: Portion) -> list[DeliveredRange]:
+    """What a member was handed, the most urgent first."""
+    found: list[DeliveredRange] = []
+    for lane, start, _, counts, nonces in sorted(portion.marks, key=attrgetter("lane")):
+        for first, end, count in equally_often(start, counts):
+            drawn = nonces[first - start : end - start].tobytes()
+            found.append(DeliveredRange(lane, first, end, count, drawn))
+    return found

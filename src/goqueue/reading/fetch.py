@@ -134,6 +134,42 @@ class Fetcher:
         self._measure(request, fetched, now_s - polled_s, now_s - read_s)
         return fetched
 
+    def fetch_now(self, request: FetchRequest) -> list[Fetched] | None:
+        """`fetch` where all that is asked for is at hand: enough records, in memory, and no error.
+
+        None when there is something to wait for, or to tell; nothing was counted then.
+        """
+        if not self._has_news(request):
+            return None
+        polled_s = self._clock.monotonic_s()
+        found = self._find(request)
+        size = _size(found)
+        if size < max(request.min_bytes, 1) or any(item.error for item in found):
+            return None
+        if request.grant is not None and request.grant(size) < size:
+            return None
+        read_s = self._clock.monotonic_s()
+        fetched = []
+        for item in found:
+            try:
+                chunk = None if item.region is None else item.region.load_cached()
+            except DamagedRangeError:
+                return None
+            if chunk is None and item.length:
+                return None
+            fetched.append(_fetched(item, chunk, request.isolation))
+        now_s = self._clock.monotonic_s()
+        self._measure(request, fetched, now_s - polled_s, now_s - read_s)
+        return fetched
+
+    def _has_news(self, request: FetchRequest) -> bool:
+        """Whether a partition has records that its reader has not asked for; costs no search."""
+        for read in request.reads:
+            partition = self._partitions.find(read.partition)
+            if partition is not None and partition.readable_to(request.isolation) > read.offset:
+                return True
+        return False
+
     def handed_out(self, counts: Mapping[str, int]) -> None:
         """So many messages of each topic went to a reader that takes them one by one."""
         self._measures.poll_batch_size.observe(sum(counts.values()))
@@ -275,20 +311,7 @@ class Fetcher:
             error = caught
         finally:
             item.region = None
-        aborted: Sequence[tuple[int, int]] = ()
-        if chunk is not None and isolation is Isolation.READ_COMMITTED:
-            aborted = partition.transactions.aborted_between(item.read.offset, chunk.next_offset)
-        return Fetched(
-            item.read,
-            data=chunk.data if chunk else b"",
-            count=chunk.record_count if chunk else 0,
-            next_offset=chunk.next_offset if chunk else item.read.offset,
-            high_watermark=partition.high_watermark,
-            last_stable=partition.last_stable,
-            log_start=partition.log_start,
-            error=error,
-            aborted=aborted,
-        )
+        return _fetched(item, chunk, isolation, error)
 
     async def _load_found(
         self, item: _Found, found: list[_Found], isolation: Isolation
@@ -319,6 +342,29 @@ class Fetcher:
 def visible_batches(fetched: Fetched) -> Iterator[tuple[int, BatchInfo]]:
     """The position and header of each batch of a fetch that holds messages for its reader."""
     return committed(walk(fetched.data), fetched.aborted)
+
+
+def _fetched(
+    item: _Found, chunk: Chunk | None, isolation: Isolation, error: GoQueueError | None = None
+) -> Fetched:
+    """What was read of a partition that is here."""
+    partition, read = item.partition, item.read
+    assert partition is not None
+    data, next_offset, count = chunk or (b"", read.offset, 0)
+    aborted: Sequence[tuple[int, int]] = ()
+    if chunk is not None and isolation is Isolation.READ_COMMITTED:
+        aborted = partition.transactions.aborted_between(read.offset, next_offset)
+    return Fetched(
+        read,
+        data,
+        count,
+        next_offset,
+        partition.high_watermark,
+        partition.last_stable,
+        partition.log_start,
+        error,
+        aborted,
+    )
 
 
 def _size(found: list[_Found]) -> int:

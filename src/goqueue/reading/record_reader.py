@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from goqueue.model.errors import (
     BatchError,
@@ -23,6 +25,7 @@ from goqueue.model.ranges import Range, around
 from goqueue.partitions.partition import Isolation, Partition
 from goqueue.records import Record, check_records, decode_readable
 from goqueue.records.batch import BatchInfo, walk
+from goqueue.records.salvage import Fault
 from goqueue.records.sound import sound_batch
 
 if TYPE_CHECKING:
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
     from goqueue.partitions.batch_opener import BatchOpener
     from goqueue.partitions.damage import DamageReports
     from goqueue.records.opening import Room
-    from goqueue.records.salvage import Fault
 
 READ_BYTES: Final = 256 * 1024
 _ROW_BYTES: Final = 200
@@ -41,17 +43,16 @@ _LEAST_BYTES: Final = 16
 """What it takes at the least in an answer."""
 
 
-@dataclass(slots=True)
-class StoredBatch:
+class StoredBatch(msgspec.Struct):
     """One batch of a partition, opened when somebody asks for its records."""
 
     info: BatchInfo
     data: memoryview
     kept_bytes: int = 0
     """What the reader counts for it; 0 when it is not kept."""
-    _rows: list[Record] | None = field(default=None, repr=False)
-    _faults: list[Fault] | None = field(default=None, repr=False)
-    _sound: memoryview | None = field(default=None, repr=False)
+    _rows: list[Record] | None = None
+    _faults: list[Fault] | None = None
+    _sound: memoryview | None = None
     _row_bytes: int = 0
     _content_bytes: int = 0
 
@@ -107,7 +108,11 @@ class StoredBatch:
         Raises:
             BatchTooLargeError: they do not fit into `room`.
         """
-        if not self.is_dense or self.info.has_delivery_headers or not _decodes(self.data, room):
+        if (
+            not self.is_dense
+            or self.info.has_delivery_headers
+            or not _decodes(self.data, self.info, room)
+        ):
             self.open(room)
         else:
             self._faults = []
@@ -151,10 +156,15 @@ def _holds_no_message(partition: Partition, batch: StoredBatch, isolation: Isola
     return info.is_control or (is_committed and partition.transactions.is_aborted(info))
 
 
-def _decodes(data: memoryview, room: Room | None) -> bool:
-    limits = {"max_value_bytes": MAX_BATCH_BYTES, "max_headers_bytes": MAX_BATCH_BYTES}
+def _decodes(data: memoryview, info: BatchInfo, room: Room | None) -> bool:
     try:
-        check_records(data, room=room, **limits)
+        check_records(
+            data,
+            info=info,
+            max_value_bytes=MAX_BATCH_BYTES,
+            max_headers_bytes=MAX_BATCH_BYTES,
+            room=room,
+        )
     except BatchError as error:
         if room is not None and isinstance(error, BatchTooLargeError):
             raise
@@ -162,17 +172,16 @@ def _decodes(data: memoryview, room: Room | None) -> bool:
     return True
 
 
-@dataclass(slots=True)
-class Loaded:
+class Loaded(msgspec.Struct):
     """What there is of the offsets that were asked for."""
 
-    parts: list[tuple[StoredBatch, int, int]] = field(default_factory=list)
+    parts: list[tuple[StoredBatch, int, int]] = msgspec.field(default_factory=list)
     """Batches, and which of their offsets were asked for, first and behind the last."""
-    gone: list[Range] = field(default_factory=list)
+    gone: list[Range] = msgspec.field(default_factory=list)
     """Offsets that hold no message: compacted or retained away, damaged, or not data at all."""
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[Fault] = msgspec.field(default_factory=list)
     """Offsets whose records do not decode, and why."""
-    rest: list[Range] = field(default_factory=list)
+    rest: list[Range] = msgspec.field(default_factory=list)
     """Offsets that were left for another time, there being enough."""
 
     size_bytes: int = 0
@@ -220,38 +229,27 @@ class RecordReader:
                 if max_bytes is not None and loaded.size_bytes >= max_bytes:
                     loaded.rest.append((at, end))
                     break
-                at = await self._load_next(
-                    partition, at, end, loaded, opened=opened, isolation=isolation
-                )
+                batch, resume_at = self._find(partition, at), at
+                if batch is None:
+                    batch, resume_at = await self._read(partition, at, isolation)
+                if batch is None or batch.info.base_offset > at:
+                    resume_at = min(end, resume_at if batch is None else batch.info.base_offset)
+                    loaded.gone.append((at, resume_at))
+                    at = resume_at
+                    continue
+                if batch.needs(opened=opened) and not _holds_no_message(
+                    partition, batch, isolation
+                ):
+                    work = batch.open if opened else batch.check
+                    if not self._opener.has_done(work):
+                        await self._opener.run_large(partial(work, None))
+                    self._count(batch)
+                if not loaded.parts or loaded.parts[-1][0] is not batch:
+                    loaded.size_bytes += batch.cost_bytes
+                resume_at = min(batch.info.next_offset, end)
+                self.sort(partition, batch, (at, resume_at), loaded, isolation)
+                at = resume_at
         return loaded
-
-    async def _load_next(
-        self,
-        partition: Partition,
-        first: int,
-        end: int,
-        loaded: Loaded,
-        *,
-        opened: bool,
-        isolation: Isolation,
-    ) -> int:
-        """Load what one batch holds of [first, end), or step over a gap; says where to go on."""
-        batch = self._find(partition, first)
-        resume_at = first
-        if batch is None:
-            batch, resume_at = await self._read(partition, first, isolation)
-        if batch is not None and batch.info.base_offset <= first:
-            resume_at = min(batch.info.next_offset, end)
-            if batch.needs(opened=opened) and not _holds_no_message(partition, batch, isolation):
-                await self._opener.run(batch.open if opened else batch.check)
-                self._count(batch)
-            if not loaded.parts or loaded.parts[-1][0] is not batch:
-                loaded.size_bytes += batch.cost_bytes
-            self.sort(partition, batch, (first, resume_at), loaded, isolation)
-            return resume_at
-        resume_at = min(end, resume_at if batch is None else batch.info.base_offset)
-        loaded.gone.append((first, resume_at))
-        return resume_at
 
     def sort(
         self,
@@ -336,9 +334,10 @@ class RecordReader:
 
     def _count(self, batch: StoredBatch) -> None:
         """A batch that was opened costs more than before."""
-        if batch.kept_bytes:
-            self._kept_bytes += batch.cost_bytes - batch.kept_bytes
-            batch.kept_bytes = batch.cost_bytes
+        cost_bytes = batch.cost_bytes
+        if batch.kept_bytes not in (0, cost_bytes):
+            self._kept_bytes += cost_bytes - batch.kept_bytes
+            batch.kept_bytes = cost_bytes
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:

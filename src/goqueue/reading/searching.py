@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import DamagedRangeError
+from goqueue.model.tuples import NamedTuple
 from goqueue.records import Headers, Record, decode_readable
 from goqueue.records.batch import BatchInfo, walk
 

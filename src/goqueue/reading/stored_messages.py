@@ -6,10 +6,11 @@ import itertools
 from bisect import bisect_left
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.partition import Isolation
 from goqueue.reading.fetch import (
     Fetched,

@@ -8,11 +8,12 @@ log are left out where they fall outside.
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.partition import Isolation
 from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position, offset_of
 from goqueue.reading.stored_messages import StoredMessage

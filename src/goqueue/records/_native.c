@@ -2,8 +2,6 @@
  * Columns are in `_native_columns.c`, the wire format in `_native_wire.h`. */
 #include "_native.h"
 
-#include <string.h>
-
 /* --- Shared with the other parts ----------------------------------------------------------- */
 
 PyObject *raise_verdict(native_state *state, Py_ssize_t record, verdict bad)
@@ -68,7 +66,7 @@ bool open_section(native_state *state, PyObject *object, Py_buffer *buffer, sect
 
 /* --- Decoding to rows ---------------------------------------------------------------------- */
 
-static PyObject *new_bytes(span bytes)
+PyObject *new_bytes(span bytes)
 {
     if (bytes.data == NULL)
         return Py_NewRef(Py_None);
@@ -90,76 +88,66 @@ static PyObject *new_header(const header_view *header)
     return pair;
 }
 
-/* All headers, once they are known to parse: what they claim to be is never allocated before. */
-static PyObject *new_headers(native_state *state, Py_ssize_t index, const record_view *record)
+PyObject *new_headers(native_state *state, cursor headers, int32_t count)
 {
-    header_view header;
-    cursor rest = record->headers;
-    for (int32_t i = 0; i < record->header_count; i++) {
-        verdict found = next_header(&rest, &header);
-        if (found.kind != FINE)
-            return raise_verdict(state, index, found);
-    }
-    verdict end = end_record(&rest);
-    if (end.kind != FINE)
-        return raise_verdict(state, index, end);
-    if (record->header_count == 0)
+    if (count == 0)
         return Py_NewRef(state->no_headers);
-    PyObject *headers = PyTuple_New(record->header_count);
-    rest = record->headers;
-    for (int32_t i = 0; headers != NULL && i < record->header_count; i++) {
-        verdict found = next_header(&rest, &header);
-        PyObject *pair
-            = found.kind == FINE ? new_header(&header) : raise_verdict(state, index, found);
+    PyObject *tuple = PyTuple_New(count);
+    for (int32_t i = 0; tuple != NULL && i < count; i++) {
+        header_view header;
+        verdict found = next_header(&headers, &header);
+        PyObject *pair = found.kind == FINE ? new_header(&header) : raise_verdict(state, 0, found);
         if (pair == NULL)
-            Py_CLEAR(headers);
+            Py_CLEAR(tuple);
         else
-            PyTuple_SET_ITEM(headers, i, pair);
+            PyTuple_SET_ITEM(tuple, i, pair);
     }
-    return headers;
+    return tuple;
 }
 
-/* A `Record` of five items that are given away, NULL among them included. */
-static PyObject *new_row(native_state *state, PyObject *const items[5])
+PyObject *new_named_tuple(PyTypeObject *type, PyObject *const *items, Py_ssize_t count)
 {
-    PyObject *row = NULL;
-    bool whole = items[0] && items[1] && items[2] && items[3] && items[4];
+    PyObject *tuple = NULL;
+    bool is_whole = true;
+    for (Py_ssize_t i = 0; i < count; i++)
+        is_whole = is_whole && items[i] != NULL;
 #if PY_VERSION_HEX < 0x030E0000
-    if (whole)
-        row = state->record_type->tp_alloc(state->record_type, 5);
-    for (int i = 0; i < 5; i++) {
-        if (row != NULL)
-            PyTuple_SET_ITEM(row, i, items[i]);
+    if (is_whole)
+        tuple = type->tp_alloc(type, count);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (tuple != NULL)
+            PyTuple_SET_ITEM(tuple, i, items[i]);
         else
             Py_XDECREF(items[i]);
     }
-    /* Integers, bytes and tuples of them form no cycles; the collector need not visit them. */
-    if (row != NULL)
-        PyObject_GC_UnTrack(row);
+    /* Numbers, bytes and tuples of them form no cycles; the collector need not visit them. */
+    if (tuple != NULL)
+        PyObject_GC_UnTrack(tuple);
 #else
     /* Tuples cache their hash from 3.14 on, which only their own constructor prepares. */
-    if (whole)
-        row = PyObject_CallFunctionObjArgs(
-            (PyObject *)state->record_type, items[0], items[1], items[2], items[3], items[4], NULL);
-    for (int i = 0; i < 5; i++)
+    if (is_whole)
+        tuple = PyObject_Vectorcall((PyObject *)type, items, (size_t)count, NULL);
+    for (Py_ssize_t i = 0; i < count; i++)
         Py_XDECREF(items[i]);
 #endif
-    return row;
+    return tuple;
 }
 
 static PyObject *decode_row(native_state *state, Py_ssize_t index, walker *walk)
 {
     record_view record = {0};
     verdict found = next_record(walk, &record);
+    if (found.kind == FINE)
+        found = check_headers(&record);
     if (found.kind != FINE)
         return raise_verdict(state, index, found);
-    PyObject *headers = new_headers(state, index, &record);
+    PyObject *headers = new_headers(state, record.headers, record.header_count);
     if (headers == NULL)
         return NULL;
     PyObject *const items[5]
         = {PyLong_FromLongLong(record.offset), PyLong_FromLongLong(record.timestamp),
            new_bytes(record.key), new_bytes(record.value), headers};
-    return new_row(state, items);
+    return new_named_tuple(state->record_type, items, 5);
 }
 
 /* Rows after which another thread may run: making them needs the GIL, and takes a second for a
@@ -206,7 +194,7 @@ PyObject *native_decode_records(PyObject *module, PyObject *argument)
 
 /* --- The module ---------------------------------------------------------------------------- */
 
-static PyObject *import_name(const char *module_name, const char *name)
+PyObject *import_name(const char *module_name, const char *name)
 {
     PyObject *module = PyImport_ImportModule(module_name);
     if (module == NULL)
@@ -214,6 +202,19 @@ static PyObject *import_name(const char *module_name, const char *name)
     PyObject *object = PyObject_GetAttrString(module, name);
     Py_DECREF(module);
     return object;
+}
+
+static Py_ssize_t import_limit(const char *name)
+{
+    PyObject *limit = import_name("goqueue.model.limits", name);
+    Py_ssize_t number = limit == NULL ? -1 : PyLong_AsSsize_t(limit);
+    Py_XDECREF(limit);
+    return number;
+}
+
+static bool is_tuple_type(PyTypeObject *type)
+{
+    return PyType_Check(type) && PyType_IsSubtype(type, &PyTuple_Type);
 }
 
 static int execute_module(PyObject *module)
@@ -225,14 +226,26 @@ static int execute_module(PyObject *module)
     state->malformed_headers = import_name(errors, "MalformedHeadersError");
     state->too_large = import_name(errors, "BatchTooLargeError");
     state->no_headers = PyTuple_New(0);
-    if (!state->record_type || !state->malformed_record || !state->malformed_headers
-        || !state->too_large || !state->no_headers)
+    state->view_type = (PyTypeObject *)import_name("goqueue.records.columns", "BinaryView");
+    state->max_batch_bytes = import_limit("MAX_BATCH_BYTES");
+    state->max_batch_items = import_limit("FREE_BATCH_ITEMS");
+    state->stored_bytes_per_item = import_limit("STORED_BYTES_PER_ITEM");
+    state->section_type = (PyTypeObject *)import_name("goqueue.records.section", "Section");
+    if (PyErr_Occurred())
         return -1;
-    if (!PyType_Check(state->record_type)
-        || !PyType_IsSubtype(state->record_type, &PyTuple_Type)) {
-        PyErr_SetString(PyExc_TypeError, "Record must be a tuple");
+    if (!is_tuple_type(state->record_type) || !is_tuple_type(state->view_type)
+        || !is_tuple_type(state->section_type)) {
+        PyErr_SetString(PyExc_TypeError, "Record, BinaryView and Section must be tuples");
         return -1;
     }
+    state->builder_type = new_builder_type(module);
+    state->row_type = (PyTypeObject *)new_row_type(module);
+    state->messages_type = new_messages_type(module);
+    if (PyErr_Occurred() || PyModule_AddObjectRef(module, "SectionBuilder", state->builder_type) < 0
+        || PyModule_AddObjectRef(module, "Row", (PyObject *)state->row_type) < 0
+        || PyModule_AddObjectRef(module, "Messages", state->messages_type) < 0
+        || !add_checksum(module))
+        return -1;
     return PyModule_AddIntConstant(module, "INTERFACE", INTERFACE);
 }
 
@@ -243,6 +256,12 @@ static int traverse_module(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->malformed_record);
     Py_VISIT(state->malformed_headers);
     Py_VISIT(state->too_large);
+    Py_VISIT(state->view_type);
+    Py_VISIT(state->section_type);
+    Py_VISIT(state->info_type);
+    Py_VISIT(state->builder_type);
+    Py_VISIT(state->row_type);
+    Py_VISIT(state->messages_type);
     return 0;
 }
 
@@ -254,6 +273,12 @@ static int clear_module(PyObject *module)
     Py_CLEAR(state->malformed_headers);
     Py_CLEAR(state->too_large);
     Py_CLEAR(state->no_headers);
+    Py_CLEAR(state->view_type);
+    Py_CLEAR(state->section_type);
+    Py_CLEAR(state->info_type);
+    Py_CLEAR(state->builder_type);
+    Py_CLEAR(state->row_type);
+    Py_CLEAR(state->messages_type);
     return 0;
 }
 
@@ -267,12 +292,18 @@ static PyMethodDef methods[] = {
      "See goqueue.records.section."},
     {"fill_columns", FASTCALL(native_fill_columns), METH_FASTCALL,
      "See goqueue.records.section."},
+    {"find_records", FASTCALL(native_find_records), METH_FASTCALL,
+     "See goqueue.records.section."},
+    {"open_plain", FASTCALL(native_open_plain), METH_FASTCALL, "See goqueue.records.fetched."},
+    {"key_hash", native_key_hash, METH_O, "See goqueue.records.partitioning."},
+    {"split_rows", FASTCALL(native_split_rows), METH_FASTCALL,
+     "See goqueue.records.partitioning."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)execute_module}, {0, NULL}};
 
-static struct PyModuleDef definition = {
+struct PyModuleDef native_definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_native",
     .m_doc = "The compiled twin of goqueue.records.reference.",
@@ -285,5 +316,5 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__native(void)
 {
-    return PyModuleDef_Init(&definition);
+    return PyModuleDef_Init(&native_definition);
 }

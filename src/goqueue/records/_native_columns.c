@@ -5,8 +5,6 @@
  * no measure: it checks each write against the room there is. */
 #include "_native.h"
 
-#include <string.h>
-
 /* --- Measuring ----------------------------------------------------------------------------- */
 
 typedef struct {
@@ -319,11 +317,6 @@ PyObject *native_fill_columns(PyObject *module, PyObject *const *args, Py_ssize_
 
 /* --- Checking only ------------------------------------------------------------------------- */
 
-static int64_t span_bytes(span bytes)
-{
-    return (int64_t)varint_size(bytes.data == NULL ? -1 : bytes.length) + bytes.length;
-}
-
 /* What the headers take up as this codec writes them, once they are known to parse. */
 static int64_t headers_bytes(const record_view *record)
 {
@@ -331,7 +324,7 @@ static int64_t headers_bytes(const record_view *record)
     cursor rest = record->headers;
     header_view header;
     for (int32_t i = 0; i < record->header_count && next_header(&rest, &header).kind == FINE; i++)
-        total += span_bytes(header.name) + span_bytes(header.value);
+        total += span_size(header.name) + span_size(header.value);
     return total;
 }
 

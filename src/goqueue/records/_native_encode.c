@@ -4,14 +4,6 @@
  * was measured is what is written, whatever other code the interpreter runs in between. */
 #include "_native.h"
 
-#include <string.h>
-
-typedef struct {
-    PyObject *bytearray;
-    Py_ssize_t used;
-    Py_ssize_t capacity;
-} output;
-
 typedef struct {
     int64_t offset;
     int64_t timestamp;
@@ -19,21 +11,6 @@ typedef struct {
     span value;
     PyObject *headers; /* a tuple, owned; NULL without headers */
 } row_view;
-
-static uint8_t *reserve(output *out, Py_ssize_t bytes)
-{
-    if (bytes > out->capacity - out->used) {
-        if (out->used > PY_SSIZE_T_MAX / 2 - bytes) {
-            PyErr_NoMemory();
-            return NULL;
-        }
-        Py_ssize_t capacity = 2 * (out->used + bytes);
-        if (PyByteArray_Resize(out->bytearray, capacity) < 0)
-            return NULL;
-        out->capacity = capacity;
-    }
-    return (uint8_t *)PyByteArray_AS_STRING(out->bytearray) + out->used;
-}
 
 /* --- One row ------------------------------------------------------------------------------- */
 
@@ -90,50 +67,6 @@ static bool take_row(native_state *state, PyObject *object, row_view *row)
 
 /* --- Headers ------------------------------------------------------------------------------- */
 
-/* The UTF-8 of a name. `*holder` keeps it alive where the string itself does not. */
-static bool take_name(PyObject *name, span *bytes, PyObject **holder)
-{
-    Py_ssize_t length;
-    *holder = NULL;
-    if (!PyUnicode_Check(name)) {
-        PyErr_Format(PyExc_TypeError, "the name of a header must be a str, not %.100s",
-                     Py_TYPE(name)->tp_name);
-        return false;
-    }
-    const char *text = PyUnicode_AsUTF8AndSize(name, &length);
-    if (text == NULL) {
-        if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError))
-            return false;
-        PyErr_Clear();
-        *holder = PyUnicode_AsEncodedString(name, "utf-8", "surrogateescape");
-        if (*holder == NULL)
-            return false;
-        text = PyBytes_AS_STRING(*holder);
-        length = PyBytes_GET_SIZE(*holder);
-    }
-    if (length > INT32_MAX) {
-        PyErr_SetString(PyExc_OverflowError, "the name of a header of more than 2 GiB");
-        Py_CLEAR(*holder);
-        return false;
-    }
-    *bytes = (span){(const uint8_t *)text, (int32_t)length};
-    return true;
-}
-
-static uint8_t *write_span(uint8_t *to, span bytes)
-{
-    if (bytes.data == NULL)
-        return write_varint(to, -1);
-    to = write_varint(to, bytes.length);
-    memcpy(to, bytes.data, (size_t)bytes.length);
-    return to + bytes.length;
-}
-
-static Py_ssize_t span_size(span bytes)
-{
-    return (Py_ssize_t)varint_size(bytes.data == NULL ? -1 : bytes.length) + bytes.length;
-}
-
 /* Count and headers, appended to `out`: what they take up, or -1. */
 static Py_ssize_t append_headers(native_state *state, output *out, PyObject *headers)
 {
@@ -143,19 +76,20 @@ static Py_ssize_t append_headers(native_state *state, output *out, PyObject *hea
         return -1;
     out->used += write_varint(to, count) - to;
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *pair = PyTuple_GET_ITEM(headers, i), *holder;
-        span name, value;
+        PyObject *pair = PyTuple_GET_ITEM(headers, i);
+        content name = {0};
+        span value;
         if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2) {
             PyErr_SetString(PyExc_TypeError, "a header must be a tuple of name and value");
             return -1;
         }
         if (!take_bytes(state, PyTuple_GET_ITEM(pair, 1), &value)
-            || !take_name(PyTuple_GET_ITEM(pair, 0), &name, &holder))
+            || !take_name(state, PyTuple_GET_ITEM(pair, 0), &name))
             return -1;
-        to = reserve(out, span_size(name) + span_size(value));
+        to = reserve(out, span_size(name.bytes) + span_size(value));
         if (to != NULL)
-            out->used += write_span(write_span(to, name), value) - to;
-        Py_XDECREF(holder);
+            out->used += write_span(write_span(to, name.bytes), value) - to;
+        release_content(&name);
         if (to == NULL)
             return -1;
     }
@@ -247,7 +181,7 @@ PyObject *native_encode_records(PyObject *module, PyObject *const *args, Py_ssiz
         return NULL;
     }
     PyObject *records = PySequence_Tuple(args[0]);
-    output out = {PyByteArray_FromStringAndSize(NULL, 0), 0, 0};
+    output out = {PyByteArray_FromStringAndSize(NULL, 0), 0, 0, PY_SSIZE_T_MAX};
     int64_t max_timestamp = base_timestamp;
     PyObject *result = NULL;
     uint8_t *front = records && out.bytearray ? reserve(&out, room) : NULL;

@@ -1,4 +1,4 @@
-/* The bytes of a records section, parsed in place. No Python here, so it runs without the GIL.
+/* The bytes of a batch and of its records, parsed in place. No Python here, so it runs without the GIL.
  *
  * Every read is bounded by the end of its record, and every record by the end of its section: any
  * bytes at all are safe to hand in. What counts as which failure is what `reference.py` does.
@@ -9,8 +9,28 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { LEAST_RECORD_BYTES = 7, LEAST_HEADER_BYTES = 2 };
+
+/* The header of a batch, see `batch.py`. */
+enum {
+    HEADER_BYTES = 61,
+    PREFIX_BYTES = 12,
+    CRC_START = 21,
+    MAGIC = 2,
+    COMPRESSION_MASK = 0x07,
+    LOG_APPEND_TIME = 0x08,
+    CONTROL = 0x20,
+};
+
+static inline uint64_t load_big(const uint8_t *at, int bytes)
+{
+    uint64_t number = 0;
+    for (int i = 0; i < bytes; i++)
+        number = number << 8 | at[i];
+    return number;
+}
 
 typedef enum { FINE, BAD_RECORD, BAD_HEADERS, TOO_LARGE } verdict_kind;
 
@@ -47,6 +67,7 @@ typedef struct {
 typedef struct {
     int64_t offset;
     int64_t timestamp;
+    const uint8_t *content; /* where its key, value and headers start */
     span key;
     span value;
     int32_t header_count;
@@ -132,6 +153,20 @@ static inline uint8_t *write_varint(uint8_t *to, int64_t number)
     return to;
 }
 
+static inline uint8_t *write_span(uint8_t *to, span bytes)
+{
+    if (bytes.data == NULL)
+        return write_varint(to, -1);
+    to = write_varint(to, bytes.length);
+    memcpy(to, bytes.data, (size_t)bytes.length);
+    return to + bytes.length;
+}
+
+static inline ptrdiff_t span_size(span bytes)
+{
+    return (ptrdiff_t)varint_size(bytes.data == NULL ? -1 : bytes.length) + bytes.length;
+}
+
 /* --- Records ------------------------------------------------------------------------------- */
 
 static inline verdict refuse(verdict_kind kind, const char *what)
@@ -194,6 +229,7 @@ static inline verdict next_record(walker *walk, record_view *record)
     verdict stamps = read_stamps(walk, &body, record);
     if (stamps.kind != FINE)
         return stamps;
+    record->content = body.at;
     if (!read_span(&body, &record->key) || !read_span(&body, &record->value))
         return refuse(BAD_RECORD, "its key or value does not parse");
     if (!read_varint(&body, &record->header_count))
@@ -222,6 +258,19 @@ static inline verdict end_record(const cursor *headers)
     if (headers->at != headers->end)
         return refuse(BAD_RECORD, "bytes are left after its headers");
     return ALL_FINE;
+}
+
+/* Headers are known to parse before anything is allocated for as many as they claim to be. */
+static inline verdict check_headers(const record_view *record)
+{
+    header_view header;
+    cursor rest = record->headers;
+    for (int32_t i = 0; i < record->header_count; i++) {
+        verdict found = next_header(&rest, &header);
+        if (found.kind != FINE)
+            return found;
+    }
+    return end_record(&rest);
 }
 
 static inline verdict end_section(const walker *walk)

@@ -1,10 +1,12 @@
-"""Columns as a `pyarrow.RecordBatch`, without a copy. The only module here that needs pyarrow."""
+"""Columns as a `pyarrow.RecordBatch` and back, without a copy. Nothing else here needs pyarrow."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+
+from goqueue.records.columns import BinaryView
 
 if TYPE_CHECKING:
     from goqueue.records.columns import BinaryColumn, Columns
@@ -21,6 +23,18 @@ _FIELDS: Final[list[tuple[str, pa.DataType]]] = [
     ("headers", _HEADERS),
 ]
 SCHEMA: Final = pa.schema(_FIELDS)
+
+_CONTENTS: Final = (
+    pa.types.is_binary,
+    pa.types.is_string,
+    pa.types.is_large_binary,
+    pa.types.is_large_string,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_binary_view,
+    pa.types.is_string_view,
+    pa.types.is_null,
+)
+"""What an array of keys or values may hold."""
 
 
 def to_arrow(columns: Columns) -> pa.RecordBatch:
@@ -51,3 +65,33 @@ def _binary_array(kind: pa.DataType, count: int, column: BinaryColumn) -> pa.Arr
 
 def _buffer(data: bytes) -> pa.Buffer:
     return pa.py_buffer(data)
+
+
+def to_view(array: pa.Array[Any]) -> BinaryView:
+    """An array of text or bytes as `BatchBuilder.add_many` takes it; other layouts are converted.
+
+    Raises:
+        TypeError: it holds something else.
+    """
+    kind = array.type
+    is_large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
+    if not is_large and not pa.types.is_binary(kind) and not pa.types.is_string(kind):
+        array = _to_binary(array)
+        is_large = True
+    validity, ends, data = array.buffers()
+    return BinaryView(
+        b"" if ends is None else memoryview(ends),
+        b"" if data is None else memoryview(data),
+        None if validity is None else memoryview(validity),
+        array.offset,
+        len(array),
+        is_large,
+    )
+
+
+def _to_binary(array: pa.Array[Any]) -> pa.Array[Any]:
+    kind = array.type
+    held = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not any(check(held) for check in _CONTENTS):
+        raise TypeError(f"a column of keys or values must be binary or string, not {kind}")
+    return array.cast(pa.large_binary())

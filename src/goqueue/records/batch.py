@@ -20,9 +20,8 @@ those against what it knows of the neighbours (`goqueue.storage.scan`).
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-from crc32c import crc32c
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import (
     ChecksumMismatchError,
@@ -32,9 +31,11 @@ from goqueue.model.errors import (
 )
 from goqueue.model.ids import NO_PRODUCER_ID
 from goqueue.model.limits import MAX_BATCH_BYTES
+from goqueue.model.tuples import NamedTuple
+from goqueue.records.checksum import crc32c
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = HEADER.size
@@ -49,9 +50,14 @@ CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 DELIVERY: Final = 0x80
 
-_BASE_OFFSET: Final = struct.Struct(">q")
-_LEADER_EPOCH: Final = struct.Struct(">i")
-_LEADER_EPOCH_AT: Final = 12
+PLACE: Final = struct.Struct(">qii")
+"""What the log writes over the start of a batch: base offset, the length as it is, leader epoch."""
+_LENGTH: Final = struct.Struct(">i")
+_LENGTH_AT: Final = 8
+_CRC: Final = struct.Struct(">I")
+_CRC_AT: Final = 17
+_PRODUCER: Final = struct.Struct(">qhi")
+_PRODUCER_AT: Final = 43
 
 
 class BatchInfo(NamedTuple):
@@ -122,6 +128,10 @@ class BatchInfo(NamedTuple):
         return self.producer_id != NO_PRODUCER_ID
 
 
+info_of: Final[Callable[[tuple[int, ...]], BatchInfo]] = partial(tuple.__new__, BatchInfo)
+"""The fields of a header as a `BatchInfo`, in a third of the time that `BatchInfo._make` takes."""
+
+
 def peek(buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchInfo:
     """Read the header of the batch at `position`. The records may still be anything.
 
@@ -145,7 +155,7 @@ def peek_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> Ba
         raise TruncatedBatchError(
             f"a batch header is {HEADER_BYTES} bytes, and only {len(buffer) - position} are left"
         )
-    info = BatchInfo._make(HEADER.unpack_from(buffer, position))
+    info = info_of(HEADER.unpack_from(buffer, position))
     if info.magic != MAGIC:
         raise ForeignMagicError(f"batch magic {info.magic}, expected {MAGIC}")
     if (
@@ -191,5 +201,18 @@ def stamp(
     buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
 ) -> None:
     """Give the batch at `position` its place in the log; its checksum stays true."""
-    _BASE_OFFSET.pack_into(buffer, position, base_offset)
-    _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_AT, leader_epoch)
+    (length,) = _LENGTH.unpack_from(buffer, position + _LENGTH_AT)
+    PLACE.pack_into(buffer, position, base_offset, length, leader_epoch)
+
+
+def restamp(
+    batch: bytearray | memoryview, producer_id: int, producer_epoch: int, base_sequence: int
+) -> None:
+    """Give a batch that was not stored another producer, or another sequence of the same one."""
+    _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    write_checksum(batch)
+
+
+def write_checksum(batch: bytearray | memoryview) -> None:
+    """Make the CRC32C true again after a change."""
+    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_START:]))

@@ -9,11 +9,10 @@ import importlib
 import os
 from typing import Final, cast
 
-from goqueue.records import reference
-from goqueue.records.codec import Codec
-from goqueue.records.section import INTERFACE, SectionCodec
-
-VARIABLE: Final = "GOQUEUE_CODEC"
+from goqueue.records import pure
+from goqueue.records.checksum import VARIABLE
+from goqueue.records.codec import Codec, Implementation
+from goqueue.records.section import INTERFACE
 
 
 def load(name: str) -> Codec:
@@ -25,7 +24,7 @@ def load(name: str) -> Codec:
     """
     match name:
         case "reference":
-            return Codec(name, reference)
+            return Codec(name, pure)
         case "native":
             return Codec(name, _import_native())
         case _:
@@ -42,7 +41,7 @@ def choose(wish: str | None) -> Codec:
         return load("reference")
 
 
-def _import_native() -> SectionCodec:
+def _import_native() -> Implementation:
     """The compiled codec, if it was built, and from the source that belongs to this module."""
     try:
         native = importlib.import_module("goqueue.records._native")
@@ -53,7 +52,7 @@ def _import_native() -> SectionCodec:
         ) from error
     if getattr(native, "INTERFACE", None) != INTERFACE:
         raise ImportError("the compiled codec is of another version: install again")
-    return cast("SectionCodec", native)
+    return cast("Implementation", native)
 
 
 CODEC: Final = choose(os.environ.get(VARIABLE))

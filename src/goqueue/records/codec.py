@@ -2,50 +2,82 @@
 
 from __future__ import annotations
 
-import struct
-from typing import TYPE_CHECKING, Final
-
-from crc32c import crc32c
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.model.errors import (
     BatchError,
     BatchTooLargeError,
     MalformedBatchError,
-    TruncatedBatchError,
 )
 from goqueue.model.ids import NO_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
-from goqueue.model.limits import MAX_BATCH_BYTES, MAX_HEADERS_BYTES, MAX_VALUE_BYTES
-from goqueue.records.batch import (
-    COMPRESSION_MASK,
-    CRC_START,
-    HEADER,
-    HEADER_BYTES,
-    LENGTH_PREFIX_BYTES,
-    MAGIC,
-    peek,
-    validate,
-)
+from goqueue.model.limits import MAX_HEADERS_BYTES, MAX_VALUE_BYTES
+from goqueue.records import produced
+from goqueue.records.batch import HEADER_BYTES, peek, validate
+from goqueue.records.builder import builder_type
 from goqueue.records.columns import Columns, wrap_columns
-from goqueue.records.compression import Compression, compress
+from goqueue.records.compression import Compression
+from goqueue.records.fetched import open_fetched
+from goqueue.records.messages import message_type
 from goqueue.records.opening import Room, open_section
 from goqueue.records.salvage import Fault, Readable, salvage
+from goqueue.records.sealing import seal
 from goqueue.records.section import I32_MAX, I64_MAX, I64_MIN, Section, SectionCodec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from goqueue.records.batch import BatchInfo
+    from goqueue.records.builder import SectionBuilder
+    from goqueue.records.contents import Contents
+    from goqueue.records.fetched import OpenedRun, OpenPlain
+    from goqueue.records.messages import Messages, Row
     from goqueue.records.record import Record
 
-_CRC: Final = struct.Struct(">I")
-_CRC_AT: Final = CRC_START - _CRC.size
+
+class Implementation(SectionCodec, Protocol):
+    """What `pure` and `_native` both are."""
+
+    @property
+    def SectionBuilder(self) -> type[SectionBuilder]:  # noqa: N802 - it is a class
+        """See `goqueue.records.builder`."""
+
+    @property
+    def Row(self) -> type[Row]:  # noqa: N802 - it is a class
+        """See `goqueue.records.messages`."""
+
+    @property
+    def Messages(self) -> type[Messages]:  # noqa: N802 - it is a class
+        """See `goqueue.records.messages`."""
+
+    @property
+    def open_plain(self) -> OpenPlain:
+        """See `goqueue.records.fetched`."""
+
+    def key_hash(self, key: bytes | str, /) -> int:
+        """See `goqueue.records.partitioning`."""
+
+    def split_rows(
+        self, keys: Contents, partition_count: int, unkeyed: int, partitioner: str = "mmh3", /
+    ) -> list[bytes]:
+        """See `goqueue.records.partitioning`."""
 
 
 class Codec:
-    """Encodes and decodes batches with one implementation of the records section."""
+    """Encodes and decodes batches with one implementation of what costs per record."""
 
-    def __init__(self, name: str, sections: SectionCodec) -> None:
+    def __init__(self, name: str, sections: Implementation) -> None:
         self.name: Final = name
         self._sections: Final = sections
+        self.BatchBuilder: Final = builder_type(sections.SectionBuilder)
+        self.Message: Final = message_type(sections.Row)
+        self.Messages: Final = sections.Messages
+        self.key_hash: Final = sections.key_hash
+        self.split_rows: Final = sections.split_rows
+        self.find_records: Final = sections.find_records
+        # A compiled codec has none where the processor has no instruction for the checksum.
+        self.plain_header: Final = getattr(sections, "plain_header", produced.plain_header)
+        self.single_batch: Final = getattr(sections, "single_batch", produced.single_batch)
 
     def encode(
         self,
@@ -105,38 +137,21 @@ class Codec:
         batch, largest = self._sections.encode_records(
             records, base_offset, base_timestamp, HEADER_BYTES
         )
-        _check_size(len(batch))
-        if not records:
-            compression = Compression.NONE
-        if compression:
-            section = compress(compression, memoryview(batch)[HEADER_BYTES:], level)
-            batch = bytearray(HEADER_BYTES)
-            batch += section
-            _check_size(len(batch))
-        try:
-            HEADER.pack_into(
-                batch,
-                0,
-                base_offset,
-                len(batch) - LENGTH_PREFIX_BYTES,
-                leader_epoch,
-                MAGIC,
-                0,
-                attributes & ~COMPRESSION_MASK | compression,
-                last_offset_delta,
-                base_timestamp,
-                largest if max_timestamp is None else max_timestamp,
-                producer_id,
-                producer_epoch,
-                base_sequence,
-                len(records),
-            )
-        except struct.error as error:
-            raise MalformedBatchError(
-                f"a field of the batch header does not fit: {error}"
-            ) from None
-        _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_START:]))
-        return batch
+        return seal(
+            batch,
+            len(records),
+            compression=compression,
+            level=level,
+            attributes=attributes,
+            base_offset=base_offset,
+            last_offset_delta=last_offset_delta,
+            base_timestamp=base_timestamp,
+            max_timestamp=largest if max_timestamp is None else max_timestamp,
+            leader_epoch=leader_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+        )
 
     def decode_rows(
         self,
@@ -207,19 +222,20 @@ class Codec:
         buffer: bytes | bytearray | memoryview,
         position: int = 0,
         *,
+        info: BatchInfo | None = None,
         max_value_bytes: int = MAX_VALUE_BYTES,
         max_headers_bytes: int = MAX_HEADERS_BYTES,
         room: Room | None = None,
     ) -> None:
         """Check that the batch at `position` decodes and keeps the limits; nothing is kept of it.
 
-        The checksum is `validate`'s job.
+        The checksum is `validate`'s job. Who knows the header already gives it as `info`.
 
         Raises:
             BatchTooLargeError: there is more than in `room`, or than may be opened at all.
             BatchError: each way in which bytes are not an acceptable batch has its own class.
         """
-        section = open_section(buffer, position, peek(buffer, position), room)
+        section = open_section(buffer, position, info or peek(buffer, position), room)
         self._sections.check_records(section, max_value_bytes, max_headers_bytes)
 
     def decode_columns(
@@ -228,6 +244,7 @@ class Codec:
         *,
         from_offset: int | None = None,
         until_offset: int | None = None,
+        aborted: Iterable[tuple[int, int]] = (),
         check_crc: bool = True,
         limit_bytes: int = I32_MAX,
     ) -> Columns:
@@ -240,6 +257,7 @@ class Codec:
             buffer: Batches of one partition, one after the other.
             from_offset: Leave out records below it (a fetch starts with a whole batch).
             until_offset: Leave out records from it on.
+            aborted: Transactions whose batches are left out, see `goqueue.records.committed`.
             check_crc: Whether to check the CRC32C of each batch.
             limit_bytes: How much the batches together may be, decompressed.
 
@@ -252,33 +270,91 @@ class Codec:
         sections: list[Section] = []
         next_offset: int | None = None
         position = total_bytes = 0
-        while position < len(buffer):
-            try:
-                info = peek(buffer, position)
-            except TruncatedBatchError:
-                break
-            next_offset = min(info.next_offset, end)
-            if not info.is_control and info.last_offset >= first and info.base_offset < end:
-                if check_crc:
-                    validate(buffer, position, info)
-                section = open_section(buffer, position, info)
-                total_bytes += len(section.data)
-                if total_bytes > limit_bytes:
-                    raise BatchTooLargeError(
-                        f"more than {limit_bytes} bytes of records; decode fewer batches at a time"
-                    )
-                sections.append(section)
-            position += info.size_bytes
+        for run in self._open(buffer, first, end, aborted, limit_bytes, check_crc=check_crc):
+            total_bytes += run.size_bytes
+            if total_bytes > limit_bytes:
+                raise BatchTooLargeError(
+                    f"more than {limit_bytes} bytes of records; decode fewer batches at a time"
+                )
+            sections += run.sections
+            position, next_offset = run.end, min(run.next_offset, end)
         return wrap_columns(
             self._sections.fill_columns(sections, first, end),
             next_offset=next_offset,
             remainder_bytes=len(buffer) - position,
         )
 
+    def decode_messages(
+        self,
+        topic: str,
+        partition: int,
+        buffer: bytes | bytearray | memoryview,
+        *,
+        from_offset: int | None = None,
+        until_offset: int | None = None,
+        aborted: Iterable[tuple[int, int]] = (),
+        check_crc: bool = True,
+        limit_bytes: int = I32_MAX,
+    ) -> Messages:
+        """The records of batches as a fetch returns them, to be decoded as they are asked for.
 
-def _check_size(size_bytes: int) -> None:
-    if size_bytes > MAX_BATCH_BYTES:
-        raise BatchTooLargeError(
-            f"a batch of {size_bytes} bytes; at most {MAX_BATCH_BYTES} are allowed, before "
-            "compression and after"
+        As `decode_columns`, but what cannot be read ends the messages instead of costing those
+        before it: a batch that is damaged or past `limit_bytes` raises where it is the first one,
+        and `next_offset` is its own where it is not. The buffer is kept, and must stay as it is.
+
+        Raises:
+            BatchError: the first batch is not an acceptable one.
+        """
+        first = I64_MIN if from_offset is None else from_offset
+        end = I64_MAX if until_offset is None else until_offset
+        sections: list[Section] = []
+        next_offset: int | None = None
+        position = total_bytes = 0
+        try:
+            for run in self._open(buffer, first, end, aborted, limit_bytes, check_crc=check_crc):
+                total_bytes += run.size_bytes
+                if total_bytes > limit_bytes and sections:
+                    break
+                sections += run.sections
+                position, next_offset = run.end, min(run.next_offset, end)
+        except BatchError:
+            if next_offset is None:
+                raise
+        remainder_bytes = len(buffer) - position
+        new, message = self._sections.Messages, self.Message
+        place = message, topic, partition
+        try:
+            return new(*place, sections, first, end, next_offset, remainder_bytes)
+        except BatchError:
+            sound = list(takewhile(self._is_sound, sections))
+            if not sound:
+                raise
+            next_offset = sections[len(sound)].base_offset
+            return new(*place, sound, first, end, next_offset, remainder_bytes)
+
+    def _open(
+        self,
+        buffer: bytes | bytearray | memoryview,
+        first: int,
+        end: int,
+        aborted: Iterable[tuple[int, int]],
+        limit_bytes: int,
+        *,
+        check_crc: bool,
+    ) -> Iterator[OpenedRun]:
+        return open_fetched(
+            buffer,
+            first,
+            end,
+            aborted,
+            self._sections.open_plain,
+            limit_bytes=limit_bytes,
+            check_crc=check_crc,
         )
+
+    def _is_sound(self, section: Section) -> bool:
+        try:
+            self._sections.check_records(section, I32_MAX, I32_MAX)
+        except BatchError:
+            return False
+        return True

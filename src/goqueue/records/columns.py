@@ -6,20 +6,26 @@ Nothing here knows pyarrow; `goqueue.records.arrow` wraps the buffers without a 
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
 
 from goqueue.model.errors import BatchTooLargeError
+from goqueue.model.tuples import NamedTuple
 from goqueue.records.section import I32_MAX, ColumnBuffers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from _typeshed import ReadableBuffer
+
     from goqueue.records.record import Record
 
+Buffer: TypeAlias = "ReadableBuffer"
+"""Bytes, and whatever else has a buffer, such as `array` and `pyarrow.Buffer`."""
 
-@dataclass(frozen=True, slots=True)
-class BinaryColumn:
+
+class BinaryColumn(msgspec.Struct, frozen=True):
     """Entry `i` is `data[ends[i]:ends[i + 1]]`, and null where bit `i` of `validity` is not set."""
 
     ends: bytes
@@ -28,8 +34,7 @@ class BinaryColumn:
     null_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(msgspec.Struct, frozen=True):
     """The records of a run of batches, without an object a record."""
 
     count: int
@@ -46,6 +51,22 @@ class Columns:
     """Where to read on: after the last whole batch, or the end asked for. None without a batch."""
     remainder_bytes: int
     """How much of the buffer is the start of a batch that was cut off."""
+
+
+class BinaryView(NamedTuple):
+    """A column of somebody else's: rows `first` to `first + count` of buffers that Arrow laid out.
+
+    `goqueue.records.arrow.to_view` makes one of an array.
+    """
+
+    ends: Buffer
+    """i32 a row and one more, or i64 if it `is_large`."""
+    data: Buffer
+    validity: Buffer | None
+    """A bit a row; None without nulls."""
+    first: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody misses here
+    is_large: bool
 
 
 def wrap_columns(

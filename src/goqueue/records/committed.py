@@ -1,4 +1,4 @@
-"""Which batches a reader of committed records may see: one rule for the broker and for Spark."""
+"""Which batches a reader of committed records may see: one rule for the broker and for clients."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ if TYPE_CHECKING:
     from goqueue.records.batch import BatchInfo
 
 
-def committed(
-    batches: Iterable[tuple[int, BatchInfo]], aborted: Iterable[tuple[int, int]]
-) -> Iterator[tuple[int, BatchInfo]]:
-    """The batches with data that was not aborted; markers are left out.
+class CommittedFilter:
+    """Tells batches with data that was not aborted from others; markers are among the others.
 
     A producer's transactional batches are aborted from the first one that reaches the first offset
     of an aborted transaction, up to the marker that ends it. The first offset is compared with the
@@ -22,18 +20,36 @@ def committed(
     part of the transaction all the same.
 
     Without aborted transactions this costs nothing more than the headers.
-
-    Args:
-        batches: Where each batch starts, with its header, in the order of the offsets.
-        aborted: Producer id and first offset of each transaction among the batches that was
-            aborted, in the order of the offsets.
     """
-    coming = deque(aborted)
-    open_producers: set[int] = set()
-    for position, info in batches:
-        while coming and coming[0][1] <= info.last_offset:
-            open_producers.add(coming.popleft()[0])
+
+    __slots__ = ("_coming", "_open_producers")
+
+    def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
+        """Take the transactions that were aborted, in the order of the offsets.
+
+        Args:
+            aborted: Producer id and first offset of each.
+        """
+        self._coming = deque(aborted)
+        self._open_producers: set[int] = set()
+
+    def is_visible(self, info: BatchInfo) -> bool:
+        """Whether a reader may see the batch. To be asked of each, in the order of the offsets."""
+        while self._coming and self._coming[0][1] <= info.last_offset:
+            self._open_producers.add(self._coming.popleft()[0])
         if info.is_control:
-            open_producers.discard(info.producer_id)
-        elif not (open_producers and info.is_transactional and info.producer_id in open_producers):
-            yield position, info
+            self._open_producers.discard(info.producer_id)
+            return False
+        return not (
+            self._open_producers
+            and info.is_transactional
+            and info.producer_id in self._open_producers
+        )
+
+
+def committed(
+    batches: Iterable[tuple[int, BatchInfo]], aborted: Iterable[tuple[int, int]]
+) -> Iterator[tuple[int, BatchInfo]]:
+    """Those of the batches, each with its place, that a `CommittedFilter` lets through."""
+    is_visible = CommittedFilter(aborted).is_visible
+    return (each for each in batches if is_visible(each[1]))

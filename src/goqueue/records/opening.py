@@ -7,7 +7,7 @@ that what a sender can make the broker allocate stays in proportion to what was 
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from goqueue.model.errors import BatchTooLargeError, MalformedBatchError, MalformedRecordError
 from goqueue.model.limits import (
@@ -17,6 +17,7 @@ from goqueue.model.limits import (
     MAX_DECOMPRESSION_RATIO,
     STORED_BYTES_PER_ITEM,
 )
+from goqueue.model.tuples import NamedTuple
 from goqueue.records.batch import HEADER_BYTES, BatchInfo
 from goqueue.records.compression import Compression, decompress
 from goqueue.records.section import I64_MAX, LEAST_RECORD_BYTES, Section

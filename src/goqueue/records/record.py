@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+from goqueue.model.tuples import NamedTuple
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 """Names and values in the order written; a name may occur more than once.

@@ -12,7 +12,7 @@ the section before it is parsed, so a read past its end is an `IndexError`, neve
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from goqueue.model.errors import (
     BatchTooLargeError,
@@ -20,6 +20,12 @@ from goqueue.model.errors import (
     MalformedRecordError,
 )
 from goqueue.records.columns import build_columns
+from goqueue.records.encoding import (
+    VarintRangeError,
+    encode_headers,
+    encode_record,
+    read_varint,
+)
 from goqueue.records.record import Headers, Record
 from goqueue.records.section import (
     I32_MAX,
@@ -34,58 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-# --- Varints -----------------------------------------------------------------------------------
-
-
-class _Varints(dict[int, bytes]):
-    """The varint of a number, remembered for small numbers (at most `2 * KEPT` of them)."""
-
-    KEPT: Final = 4096
-
-    def __missing__(self, number: int) -> bytes:
-        raw = number << 1 if number >= 0 else (-number << 1) - 1
-        encoded = bytearray()
-        while raw > 0x7F:
-            encoded.append(raw & 0x7F | 0x80)
-            raw >>= 7
-        encoded.append(raw)
-        if -self.KEPT <= number < self.KEPT:
-            self[number] = bytes(encoded)
-        return bytes(encoded)
-
-
-_VARINT: Final = _Varints()
-
-
-class VarintRangeError(Exception):
-    """A varint is longer than its type allows."""
-
-
-def read_varint(data: bytes | memoryview, position: int, bits: int = 32) -> tuple[int, int]:
-    """The number at `position`, and the position after it."""
-    first = data[position]
-    if first < 0x80:
-        return first >> 1 ^ -(first & 1), position + 1
-    second = data[position + 1]
-    if second < 0x80:
-        raw = first & 0x7F | second << 7
-        return raw >> 1 ^ -(raw & 1), position + 2
-    return _read_long_varint(data, position, bits)
-
-
-def _read_long_varint(data: bytes | memoryview, position: int, bits: int) -> tuple[int, int]:
-    raw = 0
-    for shift in range(0, bits, 7):
-        byte = data[position]
-        position += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if raw >> bits:
-                break
-            return raw >> 1 ^ -(raw & 1), position
-    raise VarintRangeError(f"a varint of more than {bits} bits")
-
-
 # --- Encoding ----------------------------------------------------------------------------------
 
 
@@ -93,8 +47,6 @@ def encode_records(
     records: Sequence[Record], base_offset: int, base_timestamp: int, room: int, /
 ) -> tuple[bytearray, int]:
     """See `SectionCodec.encode_records`."""
-    varint = _VARINT
-    null = varint[-1]
     output = bytearray(room)
     max_timestamp = _check_timestamps(records, base_timestamp)
     previous = base_offset - 1
@@ -104,20 +56,9 @@ def encode_records(
                 f"offset {offset} after {previous} in a batch that starts at {base_offset}"
             )
         previous = offset
-        record = b"".join(
-            (
-                b"\x00",
-                varint[timestamp - base_timestamp],
-                varint[offset - base_offset],
-                null if key is None else varint[len(key)],
-                key or b"",
-                null if value is None else varint[len(value)],
-                value or b"",
-                _encode_headers(headers) if headers else b"\x00",
-            )
+        output += encode_record(
+            timestamp - base_timestamp, offset - base_offset, key, value, headers
         )
-        output += varint[len(record)]
-        output += record
     return output, max_timestamp
 
 
@@ -135,16 +76,6 @@ def _check_timestamps(records: Sequence[Record], base_timestamp: int) -> int:
             f"timestamps from {least} to {largest} do not fit a batch based at {base_timestamp}"
         )
     return largest
-
-
-def _encode_headers(headers: Headers) -> bytes:
-    varint = _VARINT
-    parts = [varint[len(headers)]]
-    for name, value in headers:
-        encoded = name.encode("utf-8", "surrogateescape")
-        parts += (varint[len(encoded)], encoded)
-        parts += (varint[-1],) if value is None else (varint[len(value)], value)
-    return b"".join(parts)
 
 
 # --- Decoding ----------------------------------------------------------------------------------
@@ -262,7 +193,7 @@ def check_records(section: Section, max_value_bytes: int, max_headers_bytes: int
         if row.value is not None and len(row.value) > max_value_bytes:
             text = f"a value of {len(row.value)} bytes; at most {max_value_bytes} are allowed"
             raise BatchTooLargeError(text).of_records({number: text})
-        headers_bytes = len(_encode_headers(row.headers))
+        headers_bytes = len(encode_headers(row.headers))
         if headers_bytes > max_headers_bytes:
             text = f"{headers_bytes} bytes of headers; at most {max_headers_bytes} are allowed"
             raise MalformedHeadersError(text).of_records({number: text})
@@ -280,3 +211,36 @@ def fill_columns(
             if from_offset <= row.offset < until_offset
         ]
     )
+
+
+# --- Cutting -----------------------------------------------------------------------------------
+
+
+def find_records(
+    data: bytes | memoryview, count: int, first: int, end: int, /
+) -> tuple[int, int, int]:
+    """See `SectionCodec.find_records`."""
+    position = start = stop = found = 0
+    for index in range(count):
+        at = position
+        try:
+            length, body = read_varint(data, position)
+            position = body + length
+            if length < 1 or position > len(data):
+                raise MalformedRecordError(
+                    f"record {index} is malformed: its length is not within the batch"
+                )
+            record = data[body:position]
+            _, delta_at = read_varint(record, 1, 64)
+            delta, _ = read_varint(record, delta_at)
+        except (IndexError, VarintRangeError):
+            raise MalformedRecordError(
+                f"record {index} is malformed: its timestamp or offset does not parse"
+            ) from None
+        if delta >= end:
+            break
+        if delta >= first:
+            start = start if found else at
+            found += 1
+            stop = position
+    return start, stop, found

@@ -9,10 +9,11 @@ do not, everything from the first bad record on is lost.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import BatchError
-from goqueue.records.reference import VarintRangeError, read_varint
+from goqueue.model.tuples import NamedTuple
+from goqueue.records.encoding import VarintRangeError, read_varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -8,7 +8,9 @@ property tests.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +21,7 @@ I64_MIN: Final = -(2**63)
 I64_MAX: Final = 2**63 - 1
 I32_MAX: Final = 2**31 - 1
 
-INTERFACE: Final = 2
+INTERFACE: Final = 6
 """Counts the changes of what is below; a compiled codec of another count is not used."""
 
 LEAST_RECORD_BYTES: Final = 7
@@ -107,4 +109,16 @@ class SectionCodec(Protocol):
         Raises:
             MalformedRecordError: as `decode_records`, also for records outside the range.
             BatchTooLargeError: a column would need more than 2 GiB.
+        """
+
+    def find_records(
+        self, data: bytes | memoryview, count: int, first: int, end: int, /
+    ) -> tuple[int, int, int]:
+        """Where the records with offset deltas from `first` up to, not including, `end` are.
+
+        The position of the first, the position behind the last, and how many there are. Records
+        behind them are not looked at, nor is what records hold.
+
+        Raises:
+            MalformedRecordError: a record does not parse as far as that.
         """

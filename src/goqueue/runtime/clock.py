@@ -26,11 +26,10 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own clocks."""
 
+    monotonic_s = staticmethod(time.monotonic)
+
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
-
-    def monotonic_s(self) -> float:
-        return time.monotonic()
 
     def boottime_s(self) -> float:
         return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)

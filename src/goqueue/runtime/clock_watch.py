@@ -8,7 +8,9 @@ deletes data by its age must not act on it until somebody has looked.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from goqueue.runtime.clock import Clock

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from goqueue.model.errors import DiskError, DiskFullError, DiskPermissionError
+from goqueue.model.tuples import NamedTuple
 from goqueue.runtime.sync_all import SyncAll
 
 if TYPE_CHECKING:
@@ -278,6 +278,8 @@ class SystemDisk:
             raise translate(error, "removing", path) from error
 
     def remove_folder(self, folder: Path) -> None:
+        import shutil  # noqa: PLC0415 - it imports every format of archives
+
         try:
             shutil.rmtree(folder)
         except FileNotFoundError:
@@ -309,8 +311,8 @@ class SystemDisk:
 
     def usage(self, folder: Path) -> DiskUsage:
         try:
-            usage = shutil.disk_usage(folder)
-            return DiskUsage(usage.total, usage.free)
+            found = os.statvfs(folder)
+            return DiskUsage(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
         except OSError as error:
             raise translate(error, "measuring", folder) from error
 

@@ -6,9 +6,10 @@ import os
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 _PROC: Final = Path("/proc/self")
 _STARTED: Final = 19
@@ -17,8 +18,7 @@ _RESIDENT: Final = 21
 """Places in `/proc/self/stat`, counted behind the process's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessUse:
+class ProcessUse(msgspec.Struct, frozen=True):
     """What this process takes of its machine; None is what nobody could tell."""
 
     cpu_s: float

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -73,6 +73,40 @@ async def in_thread(
         if not running.cancelled():
             running.exception()  # seen, so that the loop does not complain of it later
         raise
+
+
+class Begun(Generic[_T]):
+    """A coroutine that was run up to where it waits for something; most are through by then.
+
+    Whoever awaits this goes on from there. The coroutine may ask for its task only behind that.
+    """
+
+    __slots__ = ("_coroutine", "_waits_for", "is_done", "result")
+
+    result: _T
+    """What it returned, once it is done."""
+
+    def __init__(self, coroutine: Coroutine[Any, None, _T]) -> None:
+        """Run it. Raises what it raises."""
+        self._coroutine = coroutine
+        self.is_done = False
+        try:
+            self._waits_for = coroutine.send(None)
+        except StopIteration as returned:
+            self.is_done, self.result = True, returned.value
+
+    def __await__(self) -> Generator[Any, None, _T]:
+        coroutine, waits_for = self._coroutine, self._waits_for
+        while True:
+            try:
+                try:
+                    yield waits_for
+                except BaseException as error:  # noqa: BLE001 - it is for the coroutine to handle
+                    waits_for = coroutine.throw(error)
+                else:
+                    waits_for = coroutine.send(None)
+            except StopIteration as returned:
+                return returned.value  # type: ignore[no-any-return]  # of the coroutine's type
 
 
 class Turns:

@@ -7,9 +7,10 @@ subject may be named; `:.context:` is the context itself.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.model.errors import CorruptSchemaStateError, InvalidSubjectError
+from goqueue.model.tuples import NamedTuple
 from goqueue.schemas.state import DEFAULT_CONTEXT, Entry, RegistryState, Version
 
 if TYPE_CHECKING:

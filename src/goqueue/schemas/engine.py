@@ -10,24 +10,26 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
 
 from goqueue.model.errors import InvalidSchemaError
+from goqueue.model.tuples import NamedTuple
 from goqueue.schemas import formats
+from goqueue.schemas.model import Dependency, Schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.schemas.model import Dependency, Level, Parsed, Schema, Validator
+    from goqueue.schemas.model import Level, Parsed, Validator
 
 KEPT_SCHEMAS: Final = 1000
 """That are kept understood; of more, the one not used for the longest is understood again."""
 
 
-@dataclass(frozen=True)
-class WholeSchema:
+class WholeSchema(msgspec.Struct, frozen=True, dict=True):
     """A schema with all that it stands on, each before its users."""
 
     schema: Schema

@@ -8,8 +8,10 @@ hold the id that a schema has in every registry. Anyone else may write the id in
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
+
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from goqueue.records import Headers

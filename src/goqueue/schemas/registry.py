@@ -10,7 +10,7 @@ The rules, and the codes of refusals, are those of Confluent's registry.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import (
     IncompatibleSchemaError,
@@ -22,6 +22,7 @@ from goqueue.model.errors import (
     SchemaVersionNotFoundError,
     SubjectNotFoundError,
 )
+from goqueue.model.tuples import NamedTuple
 from goqueue.schemas.contexts import ContextStates, Qualified, in_context
 from goqueue.schemas.engine import Engine, LocalEngine, WholeSchema
 from goqueue.schemas.limits import (

@@ -7,9 +7,10 @@ what was there before.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from goqueue.model.errors import InvariantError
+from goqueue.model.tuples import NamedTuple
 from goqueue.schemas.model import Level, Mode, Reference, Schema, SchemaType
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ that has no version the topic's own name; that of its keys is `{topic}-key`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from goqueue.model.tuples import NamedTuple
 from goqueue.schemas.engine import Message
 from goqueue.schemas.frames import Frame, Part, frame_of, indexes_of
 from goqueue.schemas.model import SchemaType

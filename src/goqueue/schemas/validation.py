@@ -11,10 +11,11 @@ import logging
 from collections import OrderedDict, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.metrics import names
 from goqueue.model.errors import InvalidSchemaError, SchemaValidationError
+from goqueue.model.tuples import NamedTuple
 from goqueue.publishing.requests import PublishRequest, refusal
 from goqueue.publishing.rewrite import records_of
 from goqueue.records import Record, admit

@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import re
 import socket
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import asdict
 
 from goqueue.server.config_groups import GroupsSection, TransactionsSection
 from goqueue.server.config_kinds import Address
@@ -29,33 +32,32 @@ from goqueue.server.config_node import (
     TracingSection,
 )
 from goqueue.server.config_storage import StorageSection, TopicsSection
-from goqueue.server.config_table import Setting, table_of
+from goqueue.server.config_table import Section, Setting, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Every setting of one server."""
 
-    broker: BrokerSection = field(default_factory=BrokerSection)
-    listeners: ListenersSection = field(default_factory=ListenersSection)
-    http: HttpSection = field(default_factory=HttpSection)
-    grpc: GrpcSection = field(default_factory=GrpcSection)
-    storage: StorageSection = field(default_factory=StorageSection)
-    topics: TopicsSection = field(default_factory=TopicsSection)
-    groups: GroupsSection = field(default_factory=GroupsSection)
-    transactions: TransactionsSection = field(default_factory=TransactionsSection)
-    limits: LimitsSection = field(default_factory=LimitsSection)
-    tls: TlsSection = field(default_factory=TlsSection)
-    sasl: SaslSection = field(default_factory=SaslSection)
-    logging: LoggingSection = field(default_factory=LoggingSection)
-    metrics: MetricsSection = field(default_factory=MetricsSection)
-    tracing: TracingSection = field(default_factory=TracingSection)
-    sources: Mapping[str, str] = field(default_factory=dict)
+    broker: BrokerSection = msgspec.field(default_factory=BrokerSection)
+    listeners: ListenersSection = msgspec.field(default_factory=ListenersSection)
+    http: HttpSection = msgspec.field(default_factory=HttpSection)
+    grpc: GrpcSection = msgspec.field(default_factory=GrpcSection)
+    storage: StorageSection = msgspec.field(default_factory=StorageSection)
+    topics: TopicsSection = msgspec.field(default_factory=TopicsSection)
+    groups: GroupsSection = msgspec.field(default_factory=GroupsSection)
+    transactions: TransactionsSection = msgspec.field(default_factory=TransactionsSection)
+    limits: LimitsSection = msgspec.field(default_factory=LimitsSection)
+    tls: TlsSection = msgspec.field(default_factory=TlsSection)
+    sasl: SaslSection = msgspec.field(default_factory=SaslSection)
+    logging: LoggingSection = msgspec.field(default_factory=LoggingSection)
+    metrics: MetricsSection = msgspec.field(default_factory=MetricsSection)
+    tracing: TracingSection = msgspec.field(default_factory=TracingSection)
+    sources: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Where the settings that are not at their defaults came from, by their full names."""
 
     @property
@@ -93,10 +95,10 @@ class Config:
         return {row.topic: str(self.value(row)) for row in TABLE if row.topic is not None}
 
 
-SECTIONS: Final[dict[str, type[Any]]] = {
-    item.name: type(getattr(Config(), item.name))
-    for item in fields(Config)
-    if item.name != "sources"
+SECTIONS: Final[Mapping[str, type[Any]]] = {
+    name: type(section)
+    for name, section in asdict(Config()).items()
+    if isinstance(section, Section)
 }
 TABLE: Final[Sequence[Setting]] = table_of(SECTIONS)
 """Every setting, in the order of the reference."""

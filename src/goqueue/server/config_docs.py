@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from goqueue.server.config import SECTIONS, TABLE, Config
 from goqueue.server.config_kinds import Address, Switch
@@ -45,8 +46,7 @@ topics:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Effective:
+class Effective(msgspec.Struct, frozen=True):
     """One setting as it is in force; a secret is masked."""
 
     setting: str

@@ -1,24 +1,20 @@
 """The settings of groups and transactions."""
 
-# ruff: noqa: RUF009 - `setting` makes a field, whatever its default is
-
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from goqueue.groups.settings import GroupSettings, MigrationPolicy
 from goqueue.model.limits import MAX_DELIVERIES, MAX_STANDBY_REPLICAS, MAX_VISIBILITY_MS
 from goqueue.server.config_kinds import DAY, MINUTE, SECOND, YEAR, Choice, Duration, Size, Whole
-from goqueue.server.config_table import setting
+from goqueue.server.config_table import Section, setting
 from goqueue.transactions.settings import TransactionSettings
 
 _GROUPS: Final = GroupSettings()
 _TRANSACTIONS: Final = TransactionSettings()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupsSection:
+class GroupsSection(Section):
     """Consumer groups."""
 
     min_session_timeout_ms: int = setting(
@@ -228,8 +224,7 @@ class GroupsSection:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionsSection:
+class TransactionsSection(Section):
     """Transactions."""
 
     max_timeout_ms: int = setting(

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from goqueue.model.tuples import NamedTuple
 
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=StrEnum)
@@ -64,8 +67,7 @@ Credentials: TypeAlias = tuple[tuple[str, str], ...]
 """Names and passwords."""
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(msgspec.Struct, frozen=True):
     """A text that is not empty and has no blanks."""
 
     expected: str = "a text without blanks"
@@ -80,8 +82,7 @@ class Word:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(msgspec.Struct, frozen=True):
     """Texts of one form, none of them with a comma; in a file a list."""
 
     form: str
@@ -104,8 +105,7 @@ class Words:
         return ",".join(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Switch:
+class Switch(msgspec.Struct, frozen=True):
     """On or off."""
 
     expected: str = "true or false"
@@ -120,8 +120,7 @@ class Switch:
         return "true" if value else "false"
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(msgspec.Struct, frozen=True):
     """A whole number within bounds."""
 
     low: int
@@ -141,8 +140,7 @@ class Whole:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(msgspec.Struct, frozen=True):
     """A part of the whole."""
 
     expected: str = "a number from 0 to 1, such as 0.01"
@@ -160,8 +158,7 @@ class Share:
         return f"{value:g}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Measure:
+class _Measure(msgspec.Struct, frozen=True):
     """A number with a unit, kept in the smallest one."""
 
     units: ClassVar[Mapping[str, int]]
@@ -198,8 +195,7 @@ class _Measure:
         return f"from {self.render(self.low)} to {self.render(self.high)}{also}"
 
 
-@dataclass(frozen=True, slots=True)
-class Size(_Measure):
+class Size(_Measure, frozen=True):
     """Bytes; 1 KB and 1 KiB are both 1024."""
 
     units: ClassVar = {unit + end: size for unit, size in _SIZES.items() for end in _SIZE_ENDS}
@@ -210,8 +206,7 @@ class Size(_Measure):
         return f"a size such as 4096, 64MB or 2GB, {self._bounds}"
 
 
-@dataclass(frozen=True, slots=True)
-class Duration(_Measure):
+class Duration(_Measure, frozen=True):
     """Milliseconds."""
 
     units: ClassVar = {"": 1, **_TIMES}
@@ -222,8 +217,7 @@ class Duration(_Measure):
         return f"a duration such as 500ms, 30s, 10m, 24h or 7d, {self._bounds}"
 
 
-@dataclass(frozen=True, slots=True)
-class HostPort:
+class HostPort(msgspec.Struct, frozen=True):
     """An address; no host means every interface."""
 
     lowest_port: int = 0
@@ -244,8 +238,7 @@ class HostPort:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Choice(Generic[_E]):
+class Choice(msgspec.Struct, Generic[_E], frozen=True):
     """One of a few words."""
 
     options: type[_E]
@@ -265,8 +258,7 @@ class Choice(Generic[_E]):
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class Choices(Generic[_E]):
+class Choices(msgspec.Struct, Generic[_E], frozen=True):
     """Some of a few words, at least one, in the order given."""
 
     options: type[_E]
@@ -287,8 +279,7 @@ class Choices(Generic[_E]):
         return ",".join(value)
 
 
-@dataclass(frozen=True, slots=True)
-class FilePath:
+class FilePath(msgspec.Struct, frozen=True):
     """A file or a folder; `~` is the user's home."""
 
     expected: str = "a path"
@@ -302,8 +293,7 @@ class FilePath:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Users:
+class Users(msgspec.Struct, frozen=True):
     """Names with passwords; in a file a mapping, elsewhere one text, where neither has a comma."""
 
     expected: str = "name:password pairs with commas between them, or a mapping in the file"

@@ -1,10 +1,9 @@
 """The settings of the process: who it is, where it listens, whom it lets in, what it writes."""
 
-# ruff: noqa: RUF009, FBT003 - `setting` makes a field, whatever its default is
+# ruff: noqa: FBT003 - the first argument of `setting` is its default
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -33,7 +32,7 @@ from goqueue.server.config_kinds import (
     Word,
     Words,
 )
-from goqueue.server.config_table import setting
+from goqueue.server.config_table import Section, setting
 from goqueue.tracing.files import FileLimits
 from goqueue.tracing.store import TracingSettings
 
@@ -77,8 +76,7 @@ class TlsVersion(StrEnum):
     V1_3 = "1.3"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSection:
+class BrokerSection(Section):
     """The node and its data folder."""
 
     data_dir: Path = setting(
@@ -110,8 +108,7 @@ class BrokerSection:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenersSection:
+class ListenersSection(Section):
     """Where clients connect. By default only this machine can."""
 
     kafka: Address = setting(
@@ -139,8 +136,7 @@ class ListenersSection:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpSection:
+class HttpSection(Section):
     """Which requests the HTTP listener accepts; see the page on security."""
 
     allowed_hosts: tuple[str, ...] = setting(
@@ -159,15 +155,13 @@ class HttpSection:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrpcSection:
+class GrpcSection(Section):
     """The gRPC listener."""
 
     reflection: bool = setting(False, Switch(), "Server reflection, as used by grpcurl.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitsSection:
+class LimitsSection(Section):
     """Limits of connections and requests."""
 
     max_connections: int = setting(
@@ -202,8 +196,7 @@ class LimitsSection:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsSection:
+class TlsSection(Section):
     """Encryption, on every listener or on none."""
 
     enabled: bool = setting(False, Switch(), "Use TLS on all listeners.")
@@ -234,8 +227,7 @@ class TlsSection:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaslSection:
+class SaslSection(Section):
     """Authentication of Kafka clients."""
 
     enabled: bool = setting(False, Switch(), "Require authentication of Kafka clients.")
@@ -262,8 +254,7 @@ class SaslSection:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggingSection:
+class LoggingSection(Section):
     """The server's own log, on standard error."""
 
     level: LogLevel = setting(
@@ -280,8 +271,7 @@ class LoggingSection:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricsSection:
+class MetricsSection(Section):
     """The metrics of `/metrics`."""
 
     partition_label: bool = setting(
@@ -310,8 +300,7 @@ class OtlpProtocol(StrEnum):
     HTTP = "http"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TracingSection:
+class TracingSection(Section):
     """Message tracing; see the page on tracing."""
 
     enabled: bool = setting(True, Switch(), "Messages are traced.")

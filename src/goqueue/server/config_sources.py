@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from goqueue.server.config_kinds import Switch
 from goqueue.server.config_table import ENVIRONMENT_PREFIX, Problem, Setting, fold, nearest
@@ -15,7 +16,9 @@ FILE_ENVIRONMENT: Final = "GOQUEUE_CONFIG"
 
 CLIENT_ENVIRONMENT: Final = frozenset(
     {
+        "GOQUEUE_ADDRESS",
         "GOQUEUE_API_KEY",
+        "GOQUEUE_BENCH_KAFKA",
         "GOQUEUE_BOOTSTRAP_SERVERS",
         "GOQUEUE_CODEC",
         "GOQUEUE_CONTEXT",
@@ -30,8 +33,7 @@ _SHOWN_CHARS: Final = 100
 """More of a wrong value than this is not shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(msgspec.Struct, frozen=True):
     """Something that a user wrote for a setting."""
 
     setting: Setting
@@ -41,12 +43,11 @@ class Given:
     """It is the port of an address whose host comes from elsewhere."""
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(msgspec.Struct):
     """What one source gave, and what was wrong with it."""
 
-    given: list[Given] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    given: list[Given] = msgspec.field(default_factory=list)
+    problems: list[Problem] = msgspec.field(default_factory=list)
     file: tuple[Path, str] | None = None
     """The configuration file that this source names, and how it names it."""
 

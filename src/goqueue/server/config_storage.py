@@ -1,10 +1,9 @@
 """The settings of what is stored: logs and topics."""
 
-# ruff: noqa: RUF009, FBT003 - `setting` makes a field, whatever its default is
+# ruff: noqa: FBT003 - the first argument of `setting` is its default
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from goqueue.model.limits import MAX_BATCH_BYTES
@@ -20,7 +19,7 @@ from goqueue.server.config_kinds import (
     Switch,
     Whole,
 )
-from goqueue.server.config_table import setting
+from goqueue.server.config_table import Section, setting
 from goqueue.storage.config import Fsync
 from goqueue.topics.setting_table import SETTINGS as TOPIC_SETTINGS
 
@@ -31,8 +30,7 @@ def _topic_number(name: str) -> int:
     return int(TOPIC_SETTINGS[name].default)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageSection:
+class StorageSection(Section):
     """Logs on disk. Topics may override these settings where Kafka allows it."""
 
     segment_bytes: int = setting(
@@ -113,8 +111,7 @@ class StorageSection:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicsSection:
+class TopicsSection(Section):
     """Defaults of new topics."""
 
     auto_create: bool = setting(

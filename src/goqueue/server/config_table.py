@@ -8,17 +8,17 @@ so `segmentSize` will do.
 
 from __future__ import annotations
 
-import difflib
 import re
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast, dataclass_transform
+
+import msgspec
 
 from goqueue.model.errors import GoQueueError
+from goqueue.server.config_kinds import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from goqueue.server.config_kinds import Kind
 
 _T = TypeVar("_T")
 
@@ -26,13 +26,12 @@ ENVIRONMENT_PREFIX: Final = "GOQUEUE_"
 MASK: Final = "********"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the table."""
 
     section: str
     attribute: str
-    """The field of the section's dataclass; unlike `name` it carries the unit."""
+    """The attribute of the section; unlike `name` it carries the unit."""
     name: str
     environment: str
     flag: str
@@ -71,8 +70,7 @@ class Setting:
         return MASK if self.secret and raw not in {None, "", ()} else str(raw)
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """One thing that is wrong."""
 
     setting: str
@@ -129,16 +127,52 @@ def setting(
             secret=secret,
         )
 
-    # A field in disguise: the type checker sees the default's type, the dataclass sees the field.
-    return field(default=default, metadata={"row": row})
+    # The type checker sees the default's type, the section sees the declaration.
+    return cast("_T", _Declared(default, row))
 
 
-def table_of(sections: Mapping[str, type[Any]]) -> tuple[Setting, ...]:
+class _Declared(msgspec.Struct, frozen=True):
+    """What `setting` leaves for the section."""
+
+    default: Any
+    row: Callable[[str, str], Setting]
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Section:
+    """One section, whose attributes are declared with `setting`; frozen.
+
+    A dataclass in everything but what it costs a start: nothing is compiled for it.
+    """
+
+    declared: ClassVar[Mapping[str, _Declared]]
+
+    def __init_subclass__(cls) -> None:
+        cls.declared = {
+            name: each for name, each in vars(cls).items() if isinstance(each, _Declared)
+        }
+
+    def __init__(self, **values: Any) -> None:
+        if unknown := values.keys() - self.declared.keys():
+            raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}")
+        for name, each in self.declared.items():
+            self.__dict__[name] = values.get(name, each.default)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name} cannot change: make another section")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
+    __hash__ = None  # type: ignore[assignment]  # as of anything that is compared by its values
+
+
+def table_of(sections: Mapping[str, type[Section]]) -> tuple[Setting, ...]:
     """The rows that the fields of these section classes declare."""
     return tuple(
-        item.metadata["row"](section, item.name)
+        each.row(section, attribute)
         for section, kind in sections.items()
-        for item in fields(kind)
+        for attribute, each in kind.declared.items()
     )
 
 
@@ -149,6 +183,8 @@ def fold(name: str) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The rest of a sentence about an unknown name: what was probably meant."""
+    import difflib  # noqa: PLC0415 - for who mistyped
+
     folded = {fold(candidate): candidate for candidate in known}
     found = difflib.get_close_matches(fold(name), folded, n=1, cutoff=0.6)
     return f"a known name; the nearest is {folded[found[0]]}" if found else "a known name"

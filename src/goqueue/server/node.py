@@ -2,6 +2,10 @@
 
 What is written here is which part gets which other part; what a part does is written in its own
 package. A start that fails half-way stops what it had started.
+
+Loading the code takes most of a start. So each part is loaded when it is its turn, in a thread:
+meanwhile the disk syncs what the first start makes, and clients of the listeners that are there
+are served. Kafka's listener is there as soon as the partitions are open.
 """
 
 from __future__ import annotations
@@ -9,35 +13,38 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from goqueue.broker.broker import Broker
+import msgspec
+
 from goqueue.cluster.metadata import MetadataStore, cluster_id
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.metrics import names
 from goqueue.metrics.registry import Metrics, Samples
-from goqueue.partitions.health import NodeState, node_state
-from goqueue.protocols.kafka.connection.listener import Listener
-from goqueue.protocols.kafka.families import build_registry
 from goqueue.protocols.kafka.settings import Address
 from goqueue.runtime.clock import Clock, SystemClock
 from goqueue.runtime.disk import Disk, SystemDisk
 from goqueue.runtime.tasks import PeriodicTasks
-from goqueue.server import wiring
 from goqueue.server.errors import ListenError, StartError
 from goqueue.server.folder import DataFolder
+from goqueue.server.http_calls import HttpCalls
 from goqueue.server.tls import RELOAD_S, Certificates, load_certificates
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
 
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.log_broker import LogBroker
     from goqueue.partitions.maintenance import Maintenance
     from goqueue.protocols.grpc.listener import GrpcListener
+    from goqueue.protocols.http.api.app import HttpApp
     from goqueue.protocols.http.server.listener import HttpListener
+    from goqueue.protocols.kafka.connection.listener import Listener
     from goqueue.server.config import Config
 
 logger = logging.getLogger(__name__)
@@ -52,9 +59,11 @@ acknowledged: the next start recovers its logs."""
 _MAINTENANCE_S: Final = 30.0
 _STORE_S: Final = 10.0
 
+_FIRST_FAMILIES: Final = "goqueue.protocols.kafka.first_families"
+_LISTENER: Final = "goqueue.protocols.kafka.connection.listener"
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+
+class _Part(msgspec.Struct, frozen=True):
     """Something that was started and has to be stopped."""
 
     name: str
@@ -82,6 +91,12 @@ class Node:
         self._clock = clock or SystemClock()
         self._began_s = self._clock.monotonic_s()
         self._parts: list[_Part] = []
+        self._stop_broker: Callable[[], Awaitable[None]]
+        """Stops as much of the broker as there is."""
+        self._advertised: dict[str, Address] = {}
+        """Where clients of each Kafka listener come back to, by its name."""
+        self._listeners: list[Listener | HttpListener] = []
+        """Those that clients are connected to, and that count them."""
 
     @property
     def uptime_s(self) -> float:
@@ -91,7 +106,7 @@ class Node:
     @property
     def connection_count(self) -> int:
         """Connections of clients that are open now; gRPC does not tell."""
-        return self.kafka.connection_count + self.http.connection_count
+        return sum(each.connection_count for each in self._listeners)
 
     # --- Starting --------------------------------------------------------------------------------
 
@@ -107,8 +122,9 @@ class Node:
             self._hold_folder()
             certificates = self._start_tls()
             tls = None if certificates is None else certificates.context
-            await self._start_broker()
-            await self._start_kafka(tls)
+            logs = await self._open_logs()
+            await self._start_kafka(logs, tls)
+            await self._start_services(logs)
             await self._start_http(tls)
             await self._start_grpc(certificates)
         except BaseException:
@@ -123,6 +139,8 @@ class Node:
         samples.put(names.ACTIVE_CONNECTIONS, self.http.connection_count, "http")
 
     def _put_node(self, samples: Samples) -> None:
+        from goqueue.partitions.health import NodeState, node_state  # noqa: PLC0415 - is loaded
+
         state = node_state(
             self.broker.partitions, self.broker.publisher.disk_full, is_ready=self.is_ready
         )
@@ -151,50 +169,85 @@ class Node:
         self._started("TLS certificates", passes.stop, _STORE_S)
         return certificates
 
-    async def _start_broker(self) -> None:
-        config = self.config
-        path = config.broker.data_dir / METADATA_FILE
+    async def _open_store(self) -> str:
+        """Open the metadata; returns the cluster's id."""
+        path = self.config.broker.data_dir / METADATA_FILE
         self.store = await SqliteMetadataStore.open(path, disk=self._disk, clock=self._clock)
         self._started("metadata", self.store.close, _STORE_S)
+        return await cluster_id(self.store)
+
+    async def _open_logs(self) -> LogBroker:
+        """Open the partitions: what clients need to publish is there when this returns."""
+        config = self.config
+        identity, _ = await asyncio.gather(
+            self._open_store(), _load("goqueue.server.wiring", "goqueue.broker.log_broker")
+        )
+        from goqueue.broker.log_broker import LogBroker  # noqa: PLC0415 - it is loaded by now
+        from goqueue.server import wiring  # noqa: PLC0415 - as above
+
         self.metrics = Metrics(
             config.broker.node_id,
             max_series=config.metrics.max_series,
             partition_label=config.metrics.partition_label,
         )
-        settings = wiring.broker_settings(config, await cluster_id(self.store))
-        self.broker = Broker(
+        settings = wiring.broker_settings(config, identity)
+        logs = LogBroker(
             settings, self.store, disk=self._disk, clock=self._clock, metrics=self.metrics
         )
-        self._started("broker", self.broker.stop, _BROKER_S)
-        await self.broker.start()
-        self.broker.health.start()
-        self._started("health", self._stop_watching, _STORE_S)
-        if config.sasl.enabled and not self.broker.users.all():
+        self._stop_broker = logs.close
+        self._started("broker", self._close_broker, _BROKER_S)
+        await asyncio.gather(logs.open(), _load(_FIRST_FAMILIES, _LISTENER))
+        logs.health.start()
+        self._started("health", partial(_stop_watching, logs), _STORE_S)
+        if config.sasl.enabled and not logs.users.all():
             raise StartError("sasl.enabled is true and there are no users: add one to sasl.users")
-        self.maintenance = self.broker.maintenance(wiring.maintenance_settings(config))
+        self.maintenance = logs.maintenance(wiring.maintenance_settings(config))
         self._started("maintenance", self.maintenance.stop, _MAINTENANCE_S)
         await self.maintenance.start()
+        return logs
 
-    async def _stop_watching(self) -> None:
-        self.broker.health.stop()
+    async def _close_broker(self) -> None:
+        await self._stop_broker()
 
-    async def _start_kafka(self, tls: ssl.SSLContext | None) -> None:
+    async def _start_kafka(self, logs: LogBroker, tls: ssl.SSLContext | None) -> None:
+        from goqueue.protocols.kafka.connection.listener import Listener  # noqa: PLC0415 - is loaded
+        from goqueue.protocols.kafka.first_families import first_registry  # noqa: PLC0415 - as above
+        from goqueue.server import wiring  # noqa: PLC0415 - as above
+
         settings = wiring.kafka_listener(self.config, tls)
-        advertised: dict[str, Address] = {}
-        registry = build_registry(self.broker, advertised, wiring.sasl_settings(self.config))
-        self.kafka = Listener(registry, settings)
-        self.kafka.connection_limits = partial(
-            wiring.connection_limits, self.broker.configs, settings
-        )
+        self.kafka = Listener(first_registry(logs, self._advertised), settings)
+        self.kafka.connection_limits = partial(wiring.connection_limits, logs.configs, settings)
         async with _listening("Kafka", settings.host, settings.port):
             await self.kafka.start()
+        self._listeners.append(self.kafka)
         # No request is read before this line: the loop has not turned since the port is open.
-        advertised[settings.name] = Address(*self.config.advertised_kafka(self.kafka.port))
+        self._advertised[settings.name] = Address(*self.config.advertised_kafka(self.kafka.port))
         self._started("Kafka", partial(self.kafka.stop, self._drain_s), self._drain_s + _GRACE_S)
 
-    async def _start_http(self, tls: ssl.SSLContext | None) -> None:
+    async def _start_services(self, logs: LogBroker) -> None:
+        """Start what coordinates clients; Kafka requests that need it have waited for this."""
+        await _load("goqueue.broker.broker", "goqueue.protocols.kafka.families")
+        from goqueue.broker.broker import Broker  # noqa: PLC0415 - it is loaded by now
+        from goqueue.protocols.kafka.families import build_registry  # noqa: PLC0415 - as above
+        from goqueue.server import wiring  # noqa: PLC0415 - as above
+
+        self.broker = Broker.over(logs)
+        self._stop_broker = self.broker.stop
+        await self.broker.start_services()
+        self.maintenance.add(*self.broker.passes(wiring.maintenance_settings(self.config)))
+        http_calls = HttpCalls(lambda: self._api)
+        sasl = wiring.sasl_settings(self.config)
+        self.kafka.use(build_registry(self.broker, self._advertised, sasl, http_calls))
+
+    @cached_property
+    def _api(self) -> HttpApp:
         from goqueue.protocols.http.node_api import api_of  # noqa: PLC0415 - after Kafka is served
-        from goqueue.protocols.http.server.listener import HttpListener  # noqa: PLC0415 - as above
+
+        return api_of(self)
+
+    async def _start_http(self, tls: ssl.SSLContext | None) -> None:
+        await _load("goqueue.protocols.http.node_api", "goqueue.protocols.http.server.listener")
+        from goqueue.protocols.http.server.listener import HttpListener  # noqa: PLC0415 - is loaded
         from goqueue.protocols.http.server.settings import HttpSettings  # noqa: PLC0415 - as above
 
         host, port = self.config.listeners.http
@@ -205,13 +258,15 @@ class Node:
             hosts=self.config.http_hosts(),
             origins=self.config.http.allowed_origins,
         )
-        self.http = HttpListener(api_of(self), settings)
+        self.http = HttpListener(self._api, settings)
         async with _listening("HTTP", host, port):
             await self.http.start()
+        self._listeners.append(self.http)
         self._started("HTTP", partial(self.http.stop, self._drain_s), self._drain_s + _GRACE_S)
 
     async def _start_grpc(self, certificates: Certificates | None) -> None:
-        from goqueue.protocols.grpc.listener import (  # noqa: PLC0415 - after Kafka is served
+        await _load("goqueue.protocols.grpc.listener")
+        from goqueue.protocols.grpc.listener import (  # noqa: PLC0415 - it is loaded by now
             GrpcListener,
             GrpcSettings,
         )
@@ -255,6 +310,15 @@ class Node:
                 )
             except Exception:  # the parts below still have to be stopped
                 logger.exception("%s did not stop cleanly", part.name)
+
+
+async def _load(*modules: str) -> None:
+    """Import modules in a thread, so that the event loop goes on."""
+    await asyncio.to_thread(lambda: [import_module(each) for each in modules])
+
+
+async def _stop_watching(logs: LogBroker) -> None:
+    logs.health.stop()
 
 
 @asynccontextmanager

@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 
 _UMASK: Final = 0o077
 """No file that the server makes, by whichever library, can be read by other users."""
+_STARTING_SWITCH_S: Final = 0.0005
+"""After this time a thread gives way to the event loop. At a start it is one that imports
+the next listener: clients of those that are there are served first."""
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -50,7 +53,10 @@ async def _serve(config: Config) -> None:
     stopping = asyncio.Event()
     _on_signals(stopping)
     node = Node(config)
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(_STARTING_SWITCH_S)
     await node.start()
+    sys.setswitchinterval(interval_s)
     # What is there now stays: no later collection needs to look at it again.
     gc.freeze()
     gc.enable()

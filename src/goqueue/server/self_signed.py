@@ -8,8 +8,9 @@ from __future__ import annotations
 import ipaddress
 import os
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from goqueue.model.tuples import NamedTuple
 from goqueue.server.errors import StartError
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ import asyncio
 import logging
 import ssl
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from goqueue.model.tuples import NamedTuple
 from goqueue.server.config_node import ClientAuth, TlsSection, TlsVersion
 from goqueue.server.errors import StartError
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from goqueue.configs.broker_setting_table import CONNECTIONS_PER_IP_SETTING, CONNECTIONS_SETTING
@@ -84,7 +83,7 @@ def maintenance_settings(config: Config) -> MaintenanceSettings:
 def _group_settings(config: Config) -> GroupSettings:
     """The section's fields are the settings' own; those that it leaves out keep their defaults."""
     names = set(GroupSettings.__struct_fields__)
-    said = {field.name for field in fields(config.groups)} & names
+    said = config.groups.declared.keys() & names
     return GroupSettings(**{name: getattr(config.groups, name) for name in said})
 
 

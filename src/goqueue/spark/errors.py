@@ -34,20 +34,12 @@ class BrokerAwayError(SparkSourceError):
     retriable = True
 
 
-class ConnectionLostError(BrokerAwayError):
-    """One connection ended, or could not be made; another one may do better."""
-
-
 class LoginError(SparkSourceError):
     """The broker does not let this client in, or this client does not trust it."""
 
 
 class BrokerRefusedError(SparkSourceError):
-    """The broker answers with an error code that trying again does not change."""
-
-    def __init__(self, message: str, code: int) -> None:
-        self.code = code
-        super().__init__(message)
+    """The broker answers with an error that trying again does not change."""
 
 
 class TopicMissingError(SparkSourceError):

@@ -7,9 +7,10 @@ first change: a broker that never has one has no topic for it.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from goqueue.model.errors import GoQueueError, StorageError
+from goqueue.model.tuples import NamedTuple
 from goqueue.runtime.tasks import in_thread
 from goqueue.state.shard import StateMachine, StateShard
 

@@ -12,7 +12,7 @@ for is the policy in `goqueue.storage.flushing.flusher`.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from goqueue.model.errors import (
     DamagedRangeError,
@@ -23,7 +23,16 @@ from goqueue.model.errors import (
     MalformedBatchError,
     OffsetGapError,
 )
-from goqueue.records.batch import LENGTH_PREFIX_BYTES, BatchInfo, peek, stamp, validate, walk
+from goqueue.model.tuples import NamedTuple
+from goqueue.records.batch import (
+    LENGTH_PREFIX_BYTES,
+    PLACE,
+    BatchInfo,
+    peek,
+    stamp,
+    validate,
+    walk,
+)
 from goqueue.runtime.clock import Clock, SystemClock
 from goqueue.storage import lookup
 from goqueue.storage.config import LogConfig
@@ -201,6 +210,34 @@ class AppendLog:
             next_offset += info.last_offset_delta + 1
         return self._write(data, infos)
 
+    def append_batch(self, batch: Bytes, info: BatchInfo, leader_epoch: int) -> int:
+        """`append` for one batch whose header is known and whose checksum is right.
+
+        Returns the offset that it was given.
+        """
+        if self._closed or self._failure is not None:
+            self._ensure_writable()
+        data = batch if isinstance(batch, memoryview) else memoryview(batch)
+        if data.readonly:
+            data = memoryview(bytearray(batch))
+        store, size_bytes, length = self._store, len(data), info.length
+        if size_bytes != length + LENGTH_PREFIX_BYTES:
+            raise MalformedBatchError(f"a batch of {info.size_bytes} bytes in {size_bytes}")
+        offset = store.end_offset
+        PLACE.pack_into(data, 0, offset, length, leader_epoch)
+        try:
+            if leader_epoch != self._latest_epoch or store.epochs is not self._known_epochs:
+                self._note_epoch(leader_epoch, offset)
+            segment = store.growing(size_bytes)
+            segment.write(data)
+            segment.publish(info, offset, size_bytes)
+        except DiskError as error:
+            self._fail(error)
+            raise
+        store.end_offset = segment.end_offset
+        store.stats.bytes_written += size_bytes
+        return offset
+
     def append_replica(self, batches: bytes, *, gaps: bool = False) -> Appended:
         """Write batches that a leader has stamped, exactly as they are.
 
@@ -232,10 +269,12 @@ class AppendLog:
             raise MalformedBatchError("an append needs at least one batch")
         store = self._store
         try:
-            self._note_epochs(infos)
+            for info in infos:
+                self._note_epoch(info.leader_epoch, info.base_offset)
             segment = store.growing(len(data))
             segment.write(data)
-            segment.publish(infos)
+            for info in infos:
+                segment.publish(info, info.base_offset, info.size_bytes)
             store.end_offset = infos[-1].next_offset
             store.stats.bytes_written += len(data)
         except DiskError as error:
@@ -243,16 +282,14 @@ class AppendLog:
             raise
         return Appended(infos[0].base_offset, infos[-1].next_offset)
 
-    def _note_epochs(self, infos: list[BatchInfo]) -> None:
+    def _note_epoch(self, epoch: int, offset: int) -> None:
         """Note a new leader's epoch before the first batch that carries it."""
-        epochs = self._store.epochs
-        if epochs is not self._known_epochs:
-            self._known_epochs, self._latest_epoch = epochs, epochs.latest
-        latest = self._latest_epoch
-        for info in infos:
-            if info.leader_epoch != latest:
-                latest = info.leader_epoch
-                self._store.note_epoch(latest, info.base_offset)
+        store = self._store
+        if store.epochs is not self._known_epochs:
+            self._known_epochs, self._latest_epoch = store.epochs, store.epochs.latest
+        if epoch != self._latest_epoch:
+            store.note_epoch(epoch, offset)
+            self._known_epochs, self._latest_epoch = store.epochs, store.epochs.latest
 
     # --- Making durable --------------------------------------------------------------------------
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 _MIB: Final = 1024 * 1024
 
@@ -17,8 +18,7 @@ class Fsync(StrEnum):
     NEVER = "never"
 
 
-@dataclass(frozen=True, slots=True)
-class LogConfig:
+class LogConfig(msgspec.Struct, frozen=True):
     """The settings of one partition's log."""
 
     segment_bytes: int = 64 * _MIB

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import closing, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from goqueue.model.errors import DiskError, DiskFullError, LogFailedError
+from goqueue.model.tuples import NamedTuple
 from goqueue.runtime.tasks import in_thread
 from goqueue.storage.compaction.cleanable import (
     Cleanable,

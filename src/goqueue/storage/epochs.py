@@ -7,11 +7,13 @@ same table to notice a damaged epoch field, which the batch's checksum does not 
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from itertools import islice, tee, zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from goqueue.model.errors import InvariantError
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,8 +26,7 @@ class EpochStart(NamedTuple):
     start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderEpochs:
+class LeaderEpochs(msgspec.Struct, frozen=True):
     """The epochs with records in a log, oldest first: epochs and start offsets only grow."""
 
     starts: tuple[EpochStart, ...] = ()

@@ -12,10 +12,10 @@ from __future__ import annotations
 import mmap
 import struct
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from crc32c import crc32c
-
+from goqueue.model.tuples import NamedTuple
+from goqueue.records.checksum import crc32c
 from goqueue.storage.naming import CLEANED
 
 if TYPE_CHECKING:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import DiskFullError
 from goqueue.model.ids import NO_TIMESTAMP
+from goqueue.model.tuples import NamedTuple
 from goqueue.storage.index import SparseIndex
 from goqueue.storage.scan import Damage, Found
 
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from goqueue.records.batch import BatchInfo
     from goqueue.runtime.disk import Disk, DiskFile
 
 
@@ -46,8 +46,9 @@ class SegmentIndexes:
         self.offsets = offsets
         self.times = times
         self._interval_bytes = interval_bytes
-        self._indexed_position = offsets.last.value if offsets.last else -interval_bytes
-        self.newest = Newest(*times.last) if times.last else NOTHING
+        self._next_position = offsets.last.value + interval_bytes if offsets.last else 0
+        """From here on the next batch gets an entry."""
+        self._newest_ms, self._newest_at = times.last or NOTHING
 
     @classmethod
     def fresh(cls, disk: Disk, paths: IndexPaths, interval_bytes: int) -> SegmentIndexes:
@@ -79,21 +80,26 @@ class SegmentIndexes:
         indexes = cls.fresh(disk, paths, interval_bytes)
         for item in batches:
             if isinstance(item, Found):
-                indexes.note(item.position, item.info)
+                indexes.note(item.position, item.info.base_offset, item.info.max_timestamp)
         return indexes
 
-    def note(self, position: int, info: BatchInfo) -> None:
+    @property
+    def newest(self) -> Newest:
+        """The highest timestamp, and where it is."""
+        return Newest(self._newest_ms, self._newest_at)
+
+    def note(self, position: int, base_offset: int, timestamp_ms: int) -> None:
         """Remember a batch that lies at `position`, where an entry is due."""
-        if info.max_timestamp > self.newest.timestamp_ms:
-            self.newest = Newest(info.max_timestamp, info.base_offset)
-        if position - self._indexed_position >= self._interval_bytes:
-            self.offsets.append(info.base_offset, position)
+        if timestamp_ms > self._newest_ms:
+            self._newest_ms, self._newest_at = timestamp_ms, base_offset
+        if position >= self._next_position:
+            self.offsets.append(base_offset, position)
             self._note_time()
-            self._indexed_position = position
+            self._next_position = position + self._interval_bytes
 
     def _note_time(self) -> None:
-        if self.newest.timestamp_ms != NO_TIMESTAMP:
-            self.times.append(*self.newest)
+        if self._newest_ms != NO_TIMESTAMP:
+            self.times.append(self._newest_ms, self._newest_at)
 
     def save(self, size_bytes: int) -> tuple[DiskFile, DiskFile]:
         """Write both out, as those of a segment of that size; the caller syncs the files."""

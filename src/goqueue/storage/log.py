@@ -166,10 +166,15 @@ class Log(AppendLog):
         self._ensure_open()
         now_ms = self._clock.now_ms()
         self._roll_if_old(now_ms, retention_ms)
+        start = self.start_offset
         count = expired_count(
-            self.segments, now_ms=now_ms, retention_ms=retention_ms, retention_bytes=retention_bytes
+            self.segments,
+            start,
+            now_ms=now_ms,
+            retention_ms=retention_ms,
+            retention_bytes=retention_bytes,
         )
-        return self.segments.sealed[count - 1].end_offset if count else self.start_offset
+        return max(self.segments.sealed[count - 1].end_offset, start) if count else start
 
     def _roll_if_old(self, now_ms: int, retention_ms: int | None) -> None:
         """Seal an active segment whose records are all due, or that has been open for too long."""

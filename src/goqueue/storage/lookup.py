@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from goqueue.model.errors import BatchError, DamagedRangeError
 from goqueue.model.ids import NO_TIMESTAMP
+from goqueue.model.tuples import NamedTuple
 from goqueue.records import BatchInfo, Record, decode_rows
 from goqueue.storage.region import Region
 from goqueue.storage.scan import READ_NEAR_BYTES, Context, Damage, Found, Place

@@ -7,8 +7,10 @@ told about. Compactions that were caught half-way are finished or forgotten.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from goqueue.model.errors import BatchError, ForeignFileError
 from goqueue.records.batch import HEADER_BYTES, MAGIC, peek_header
@@ -45,8 +47,7 @@ if TYPE_CHECKING:
 _BASE_OFFSET_BYTES: Final = 8
 
 
-@dataclass(slots=True)
-class RecoveryReport:
+class RecoveryReport(msgspec.Struct):
     """What recovery found and did; everything zero and empty after a clean stop."""
 
     scanned_bytes: int = 0
@@ -55,10 +56,10 @@ class RecoveryReport:
     cut_whole: bool = False
     """What was cut was not torn off in the middle of a batch: it was as long as it should be, and
     something else, as after a power cut or with a bad bit."""
-    damage: list[Damage] = field(default_factory=list)
+    damage: list[Damage] = msgspec.field(default_factory=list)
     finished_swaps: int = 0
-    removed_leftovers: list[str] = field(default_factory=list)
-    foreign_files: list[str] = field(default_factory=list)
+    removed_leftovers: list[str] = msgspec.field(default_factory=list)
+    foreign_files: list[str] = msgspec.field(default_factory=list)
     """Files that are not ours and could not be taken for ours; left alone."""
     checkpoint_missing: bool = False
     """There were segments and no checkpoint, or a damaged one: the whole log was scanned."""
@@ -75,8 +76,7 @@ class RecoveryReport:
         return not (self.cut_bytes or self.damage or self.missing_below_checkpoint)
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(msgspec.Struct, frozen=True):
     """A log's folder, understood."""
 
     segments: Segments
@@ -212,7 +212,7 @@ class _Tail:
         if sealed_at is None and position == segment.size_bytes:
             return
         self._report.scanned_bytes += segment.size_bytes - position
-        context = replace(self._context(), end_offset=sealed_at)
+        context = self._context().up_to(sealed_at)
         for item in scan(segment.file, position, segment.size_bytes, offset, context):
             if isinstance(item, Found):
                 self._found(segment, item)

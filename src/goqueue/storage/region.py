@@ -7,15 +7,13 @@ somebody holds the region, also when retention or compaction has taken the segme
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+import msgspec
 
 from goqueue.model.errors import BatchError, DamagedRangeError, MalformedBatchError
+from goqueue.model.tuples import NamedTuple
 from goqueue.records.batch import BatchInfo, peek, peek_header, validate
+from goqueue.runtime.disk import DiskFile
 from goqueue.storage.scan import Context, Damage, scan
-
-if TYPE_CHECKING:
-    from goqueue.runtime.disk import DiskFile
 
 
 class Chunk(NamedTuple):
@@ -28,8 +26,7 @@ class Chunk(NamedTuple):
     """How many records the batches hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
+class Region(msgspec.Struct, frozen=True):
     """`length` bytes from `position`: at least one whole batch; the last may be cut off."""
 
     file: DiskFile

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from zlib import crc32
+
+from goqueue.storage.naming import LOG
 
 if TYPE_CHECKING:
     from goqueue.storage.config import LogConfig
@@ -11,12 +14,18 @@ if TYPE_CHECKING:
 
 
 def expired_count(
-    segments: Segments, *, now_ms: int, retention_ms: int | None, retention_bytes: int | None
+    segments: Segments,
+    log_start: int,
+    *,
+    now_ms: int,
+    retention_ms: int | None,
+    retention_bytes: int | None,
 ) -> int:
     """How many of the oldest segments may go; the active one never does.
 
-    By time, a segment goes when its newest record is older than `retention_ms`. By size, the
-    oldest go while the rest still holds `retention_bytes`.
+    Below the start of the log all may: a power cut can bring back files that were removed. By
+    time, a segment goes when its newest record is older than `retention_ms`. By size, the oldest
+    go while the rest still holds `retention_bytes`.
     """
     count = 0
     size = segments.size_bytes
@@ -25,7 +34,7 @@ def expired_count(
         too_old = retention_ms is not None and newest < now_ms - retention_ms
         size -= segment.size_bytes
         too_large = retention_bytes is not None and size >= retention_bytes
-        if not (too_old or too_large):
+        if not (segment.end_offset <= log_start or too_old or too_large):
             if retention_ms is not None and newest == now_ms:
                 _date_from_now(segments, count, now_ms)
             break
@@ -57,7 +66,15 @@ def newest_ms(segment: Segment, now_ms: int) -> int:
 
 def is_aged(segment: Segment, now_ms: int, config: LogConfig) -> bool:
     """Whether an active segment has been open for longer than the log allows."""
-    return segment.born_ms(now_ms) < now_ms - segment.open_ms(config)
+    return segment.born_ms(now_ms) < now_ms - _open_ms(segment, config)
+
+
+def _open_ms(segment: Segment, config: LogConfig) -> int:
+    """For how long a segment may stay open: `segment_ms`, less a share of the jitter."""
+    jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
+    if not jitter_ms:
+        return config.segment_ms
+    return config.segment_ms - crc32(bytes(segment.path(LOG))) % (jitter_ms + 1)
 
 
 def next_look_ms(
@@ -72,7 +89,7 @@ def next_look_ms(
         return None
     dues_ms = []
     if active.size_bytes:
-        dues_ms.append(active.born_ms(now_ms) + active.open_ms(config))
+        dues_ms.append(active.born_ms(now_ms) + _open_ms(active, config))
     if retention_ms is not None:
         dues_ms += (
             newest_ms(segment, now_ms) + retention_ms

@@ -10,17 +10,19 @@ batch starts that continues the log, and goes on there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from goqueue.model.errors import BatchError
+from goqueue.model.tuples import NamedTuple
 from goqueue.records.batch import HEADER_BYTES, BatchInfo, peek, peek_header, validate
+from goqueue.storage.epochs import LeaderEpochs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from goqueue.runtime.disk import DiskFile
-    from goqueue.storage.epochs import LeaderEpochs
 
 READ_BYTES: Final = 1024 * 1024
 READ_NEAR_BYTES: Final = 16 * 1024
@@ -64,8 +66,7 @@ class Damage(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """What the log knows about the batches that a scan will meet."""
 
     end_offset: int | None = None
@@ -76,6 +77,10 @@ class Context:
 
     epochs: LeaderEpochs | None = None
     """The epoch of each offset; None when the table itself has to be built."""
+
+    def up_to(self, end_offset: int | None) -> Context:
+        """The same in a segment that ends there."""
+        return msgspec.structs.replace(self, end_offset=end_offset)
 
     def objection(self, info: BatchInfo, next_offset: int, *, exact: bool = True) -> str | None:
         """Why a batch whose checksum fits is nevertheless not the one that belongs here."""

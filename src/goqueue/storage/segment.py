@@ -11,10 +11,8 @@ its start. So a log of a few messages is one file.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Final
-from zlib import crc32
 
 from goqueue.model.errors import BatchError, DiskFullError
 from goqueue.model.ids import NO_TIMESTAMP
@@ -48,6 +46,7 @@ UNINDEXED_ENTRIES: Final = 16
 RECENT_BATCHES: Final = 8
 """The last so many batches of an active segment are found without a search: whoever reads as fast
 as is written wants one of these. Whatever is older is searched for by the index."""
+NOWHERE: Final = (0, 0, 0, 0)
 
 
 class Segment:
@@ -61,6 +60,7 @@ class Segment:
         "_loading",
         "_newest",
         "_recent",
+        "_recent_at",
         "_shared",
         "_stored_bytes",
         "base_offset",
@@ -114,8 +114,9 @@ class Segment:
         """Two readers that both rebuilt an index would remove each other's files."""
         self._newest = NOTHING
         """Of the batches so far, as long as there is no index."""
-        self._recent: tuple[Place, ...] = ()
-        """The last batches that were appended, oldest first."""
+        self._recent: list[tuple[int, int, int, int]] = []
+        """The last batches that were appended, as `Place` has it; each takes the oldest's slot."""
+        self._recent_at = 0
         self._stored_bytes = -1
         """How long the segment was when its indexes were stored, if that was before the start."""
 
@@ -216,55 +217,53 @@ class Segment:
             return now_ms
         return modified_ms
 
-    def open_ms(self, config: LogConfig) -> int:
-        """For how long the segment may stay open: `segment_ms`, less a share of the jitter."""
-        jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
-        if not jitter_ms:
-            return config.segment_ms
-        return config.segment_ms - crc32(bytes(self.path(LOG))) % (jitter_ms + 1)
-
     # --- Growing ---------------------------------------------------------------------------------
 
     def write(self, data: Bytes) -> None:
         """Put bytes after the readable ones; readers see them once `publish` has told."""
         self.file.write(self.size_bytes, data)
 
-    def publish(self, infos: list[BatchInfo]) -> None:
-        """Let readers see batches that `write` has put there."""
-        for info in infos:
-            # In this order: a reader who sees the bytes knows where they end, and one who finds
-            # the index entry sees the bytes.
-            position = self.size_bytes
-            self.end_offset = info.next_offset
-            self.size_bytes = position + info.size_bytes
-            self._note(position, info)
-            self._recent = (*self._recent[1 - RECENT_BATCHES :], Found(position, info).place)
+    def publish(self, info: BatchInfo, base_offset: int, size_bytes: int) -> None:
+        """Let readers see a batch that `write` has put there, under the offset that it was given.
+
+        In this order: a reader who sees the bytes knows where they end, and one who finds the index
+        entry sees the bytes.
+        """
+        position = self.size_bytes
+        self.end_offset = next_offset = base_offset + info.last_offset_delta + 1
+        self.size_bytes = position + size_bytes
+        self._note(position, base_offset, info.max_timestamp)
+        if len(self._recent) < RECENT_BATCHES:
+            self._recent = [NOWHERE] * RECENT_BATCHES
+        self._recent_at = at = (self._recent_at + 1) % RECENT_BATCHES
+        self._recent[at] = (position, base_offset, next_offset, size_bytes)
 
     def note(self, position: int, info: BatchInfo) -> None:
         """Remember a batch that lies at `position`."""
-        self._note(position, info)
+        self._note(position, info.base_offset, info.max_timestamp)
         self.end_offset = info.next_offset
 
-    def _note(self, position: int, info: BatchInfo) -> None:
+    def _note(self, position: int, base_offset: int, timestamp_ms: int) -> None:
         """Let searches find a batch; only the writer comes here, so that none is left out."""
-        if self._indexes is None and position > UNINDEXED_ENTRIES * self._interval_bytes:
+        indexes = self._indexes
+        if indexes is None and position > UNINDEXED_ENTRIES * self._interval_bytes:
             stored = position == self._stored_bytes
-            self._indexes = self._loaded(position) if stored else self._built(position)
-        if self._indexes is not None:
-            self._indexes.note(position, info)
-        elif info.max_timestamp > self._newest.timestamp_ms:
-            self._newest = Newest(info.max_timestamp, info.base_offset)
+            indexes = self._indexes = self._loaded(position) if stored else self._built(position)
+        if indexes is not None:
+            indexes.note(position, base_offset, timestamp_ms)
+        elif timestamp_ms > self._newest.timestamp_ms:
+            self._newest = Newest(timestamp_ms, base_offset)
 
     def cut(self, size_bytes: int) -> None:
         """Drop everything from this position on, also what was never published."""
-        self._recent = ()
+        self._recent = []
         self.file.truncate(size_bytes)
         self.size_bytes = size_bytes
         self.synced_bytes = min(self.synced_bytes, size_bytes)
 
     def seal(self, end_offset: int) -> None:
         """No more batches will come; the next segment starts at `end_offset`."""
-        self._recent = ()
+        self._recent = []
         self._built_now().seal(self.size_bytes)
         self.end_offset = end_offset
         self.sealed = True
@@ -291,10 +290,10 @@ class Segment:
 
     def recent(self, offset: int) -> Place | None:
         """The batch that holds `offset`, if it is one of the last that were appended."""
-        recent = self._recent
-        if not recent or offset < recent[0].base_offset:
-            return None
-        return next((each for each in recent if offset < each.next_offset), None)
+        for place in self._recent:
+            if place[1] <= offset < place[2]:
+                return Place._make(place)
+        return None
 
     def locate(self, offset: int, context: Context) -> Found | Damage | None:
         """The batch that holds `offset`, or the first one after it; None past the last.
@@ -333,7 +332,7 @@ class Segment:
             position,
             self.size_bytes,
             self.base_offset if start_offset is None else start_offset,
-            replace(context, end_offset=self.end_offset),
+            context.up_to(self.end_offset),
             wanted=wanted,
             ahead_bytes=ahead_bytes,
         )

@@ -18,12 +18,12 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from goqueue.model.errors import DiskError
+from goqueue.model.tuples import NamedTuple
 from goqueue.runtime.disk import Disk, read_file, replace_file
 from goqueue.storage.naming import TEMPORARY
 
@@ -54,8 +54,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True):
     """State as of a place in a log: replay goes on after `last_offset`."""
 
     kind: int

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
+
+from goqueue.model.tuples import NamedTuple
 
 _MAX_TIMED_LOOKUPS: Final = 1000
 """Of one log, until somebody takes them out; the time that more of them took is not noted."""
@@ -25,8 +28,7 @@ class LogFacts(NamedTuple):
     """The share of the sealed bytes that compaction has not seen yet."""
 
 
-@dataclass(slots=True)
-class StoreStats:
+class StoreStats(msgspec.Struct):
     """What has happened since the log was opened."""
 
     bytes_written: int = 0
@@ -38,7 +40,7 @@ class StoreStats:
     """Of segments that are gone; those that are there count their own."""
     time_lookups: int = 0
     """Searches happen in threads too: a count that two of them lose is not worth a lock."""
-    time_lookups_s: list[float] = field(default_factory=list)
+    time_lookups_s: list[float] = msgspec.field(default_factory=list)
     """How long searches by time took, for whoever measures it to take out."""
 
     def note_time_lookup(self, took_s: float) -> None:

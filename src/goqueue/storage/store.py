@@ -5,8 +5,9 @@ Everything here happens on the writer's thread; what readers look at is replaced
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from goqueue.model.errors import InvariantError
 from goqueue.storage.checkpoints.checkpoint import (

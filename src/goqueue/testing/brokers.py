@@ -98,7 +98,7 @@ class _Addressed:
 
     @property
     def grpc_address(self) -> str:
-        """`host:port`, for `goqueue.Client` and every gRPC channel."""
+        """`host:port`, for every gRPC channel."""
         node = self.embedded.node
         return f"{node.grpc.settings.host}:{node.grpc.port}"
 

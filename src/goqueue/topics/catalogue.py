@@ -7,12 +7,13 @@ whole when something changes, so that a reader sees one consistent catalogue.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid4
 
 import msgspec
+from msgspec.structs import force_setattr, replace
 
 from goqueue.cluster.metadata import (
     ABSENT,
@@ -40,7 +41,7 @@ from goqueue.model.limits import MAX_TOPIC_PARTITIONS
 from goqueue.topics.settings import TopicSettings, check_overrides
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from goqueue.model.topic_partition import TopicPartition
 
@@ -59,8 +60,7 @@ class _StoredTopic(msgspec.Struct, frozen=True):
     overrides: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(msgspec.Struct, frozen=True):
     """One topic as it is now."""
 
     name: str
@@ -68,20 +68,19 @@ class Topic:
     partition_count: int
     settings: TopicSettings
     revision: Revision
-    is_internal: bool = field(init=False)
-    """The broker keeps its own state here."""
+    is_internal: bool = False
+    """The broker keeps its own state here: what its name says."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "is_internal", is_internal_topic(self.name))
+        force_setattr(self, "is_internal", is_internal_topic(self.name))
 
 
-@dataclass(frozen=True, slots=True)
-class Catalogue:
+class Catalogue(msgspec.Struct, frozen=True):
     """Every topic at one moment."""
 
     version: int = 0
-    by_name: Mapping[str, Topic] = field(default_factory=lambda: MappingProxyType({}))
-    by_id: Mapping[UUID, Topic] = field(default_factory=lambda: MappingProxyType({}))
+    by_name: Mapping[str, Topic] = msgspec.field(default_factory=lambda: MappingProxyType({}))
+    by_id: Mapping[UUID, Topic] = msgspec.field(default_factory=lambda: MappingProxyType({}))
 
     def topic(self, name: str) -> Topic:
         """The topic of that name.

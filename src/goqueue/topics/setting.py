@@ -7,12 +7,14 @@ DescribeConfigs shows them, and the page of Kafka's settings in the documentatio
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 INT_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1
@@ -29,8 +31,7 @@ class Effect(StrEnum):
     """Kept and shown, because Kafka's tools set it; there is nothing here that it could change."""
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True):
     """One setting: its name, which values it may have, and which it has unless told otherwise."""
 
     name: str

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from goqueue.model.errors import InvalidTopicConfigError
 from goqueue.model.limits import MAX_BATCH_BYTES
+from goqueue.model.tuples import NamedTuple
 from goqueue.records import Compression
 from goqueue.records.batch import LOG_APPEND_TIME, BatchInfo
 from goqueue.storage.compaction.cleanable import CompactionLimits
@@ -16,7 +19,7 @@ from goqueue.topics.setting import LONG_MAX, items
 from goqueue.topics.setting_table import SETTINGS, SchemaValidation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 
 _MAX_COMPRESSION_LEVEL: Final = 9
@@ -40,15 +43,14 @@ class TimestampLimits(NamedTuple):
         )
 
 
-@dataclass(frozen=True)
-class TopicSettings:
+class TopicSettings(msgspec.Struct, frozen=True, dict=True):
     """Every setting of one topic, typed; `overrides` are those that were said for this topic.
 
     What every publish asks for is worked out once.
     """
 
-    overrides: Mapping[str, str] = field(default_factory=dict)
-    defaults: Mapping[str, str] = field(default_factory=dict)
+    overrides: Mapping[str, str] = msgspec.field(default_factory=dict)
+    defaults: Mapping[str, str] = msgspec.field(default_factory=dict)
     """What this broker uses where a topic says nothing, if not the product's own default."""
 
     def text(self, name: str) -> str:

@@ -11,11 +11,12 @@ import logging
 import re
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from goqueue.model.errors import DiskError
+from goqueue.model.tuples import NamedTuple
 from goqueue.runtime.disk import Disk, DiskFile, read_file
 from goqueue.tracing.events import Entry
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from goqueue.model.tuples import NamedTuple
 from goqueue.tracing.views import Status, Trace, assemble, events_of
 
 if TYPE_CHECKING:

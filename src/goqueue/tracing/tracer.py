@@ -9,8 +9,9 @@ What the index has forgotten is not traced on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from goqueue.model.tuples import NamedTuple
 from goqueue.tracing.context import TraceContext, context_in, derived_context, place_of
 from goqueue.tracing.events import Entry, Event
 from goqueue.tracing.index import Traced, TracedIndex

@@ -5,11 +5,12 @@ The first byte of keys and values says what they are: a transactional id, or a s
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
 from goqueue.model.errors import CorruptTransactionStateError, UnsupportedFormatError
+from goqueue.model.tuples import NamedTuple
 from goqueue.transactions.states import TransactionState
 
 _V = TypeVar("_V", "TransactionValue", "SeriesValue")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import msgspec
 
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.markers import Marker
 from goqueue.transactions.encoding import Entry
 

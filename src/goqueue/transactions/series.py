@@ -7,11 +7,12 @@ the coordinator that knows the series: so one record batch of its log can decide
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from goqueue.model.tuples import NamedTuple
 from goqueue.transactions.encoding import Entry, SeriesValue, put_series
 
 if TYPE_CHECKING:

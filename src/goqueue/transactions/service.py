@@ -21,6 +21,7 @@ from goqueue.storage.snapshot_kinds import SnapshotKind
 from goqueue.transactions.atomic_commit import SeriesCoordinator
 from goqueue.transactions.registry import EVERYTHING, verify
 from goqueue.transactions.series import TogetherRequest, series_of
+from goqueue.transactions.settings import TRANSACTIONS_PARTITIONS, TransactionSettings
 from goqueue.transactions.shard import TransactionShard
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
         TransactionFilter,
         TransactionView,
     )
-    from goqueue.transactions.settings import TransactionSettings
     from goqueue.transactions.transaction import Transaction
 
 _log = logging.getLogger(__name__)
@@ -52,7 +52,6 @@ _R = TypeVar("_R")
 _I = TypeVar("_I", bound="Identity | None")
 
 TRANSACTIONS_TOPIC: Final = internal_topics.TRANSACTION_STATE
-TRANSACTIONS_PARTITIONS: Final = 16
 
 CHECK_S: Final = 1.0
 """Between looks for transactions that took too long, and for ones that could not be ended."""

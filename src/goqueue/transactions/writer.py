@@ -9,11 +9,12 @@ reads for them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from goqueue.groups.messages import NO_GENERATION, CommitRequest, OffsetToCommit, PartitionOutcomes
 from goqueue.model.errors import GroupModeError, InvalidTransactionRequestError
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.model.tuples import NamedTuple
 from goqueue.publishing.messages import ProducerSequence, misfits_among
 from goqueue.publishing.requests import Acks
 

@@ -61,7 +61,7 @@ def test_a_trace_is_a_timeline_for_people(run: Run, topic: str) -> None:
 
 def test_a_timeline_says_who_did_what(run: Run, topic: str, goqueue_broker: Broker) -> None:
     group = goqueue_broker.unique_name("workers")
-    address = goqueue_broker.grpc_address
+    address = goqueue_broker.kafka_address
     with Client(address) as client, client.queue(group, [topic]) as queue:
         next(iter(queue)).ack()
     *_, fetched, acked = run("trace", "get", f"{topic}/0/0").stdout.splitlines()
@@ -90,7 +90,7 @@ def test_a_trace_is_shown_by_its_id_alone(run: Run, topic: str) -> None:
 def test_messages_that_failed_are_found_as_errors(
     run: Run, topic: str, goqueue_broker: Broker
 ) -> None:
-    group, address = goqueue_broker.unique_name("workers"), goqueue_broker.grpc_address
+    group, address = goqueue_broker.unique_name("workers"), goqueue_broker.kafka_address
     with Client(address) as client, client.queue(group, [topic]) as queue:
         next(iter(queue)).reject("nobody wants it")
     for status in ("error", "failed"):

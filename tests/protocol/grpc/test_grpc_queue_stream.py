@@ -456,7 +456,7 @@ def test_large_messages_travel_in_several_answers(tmp_path):
     played(tmp_path, scenario)
 
 
-async def buried_one(node):
+async def dead_lettered_one(node):
     """Until there is a dead letter."""
     async with asyncio.timeout(WAIT_S):
         while True:
@@ -478,10 +478,10 @@ def test_a_message_that_grpc_cannot_carry_is_handed_back_with_the_reason(tmp_pat
             found = await one.messages(2)
             assert [each.offset for each in found] == [0, 2]
             assert await one.settle(*(each.delivery_id for each in found)) == {}
-            await buried_one(node)
-            (buried,) = await read_all(node.broker, "t.dlq")
-            assert len(buried.value) == 200_000
-            assert any(b"gRPC" in (value or b"") for _, value in buried.headers)
+            await dead_lettered_one(node)
+            (dead_lettered,) = await read_all(node.broker, "t.dlq")
+            assert len(dead_lettered.value) == 200_000
+            assert any(b"gRPC" in (value or b"") for _, value in dead_lettered.headers)
 
     played(tmp_path, scenario)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -108,3 +109,38 @@ def test_the_list_of_topics_says_how_busy_each_is(api: HttpApi, topic: str) -> N
     assert topics[topic]["published_per_s"] > 0
     assert topics[topic]["failed_partitions"] == 0
     assert (topics[topic]["internal"], topics["__consumer_offsets"]["internal"]) == (False, True)
+
+
+def test_offsets_of_named_partitions_are_shown_whether_they_were_read_or_not(
+    api: HttpApi, topic: str, group: str
+) -> None:
+    api.publish(topic, "one", "two", partition=0)
+    path = f"/groups/{group}/offsets"
+    api.post(path, {"offsets": {topic: {"0": 1}}})
+    whole = api.get(path)
+    assert whole["offsets"] == {topic: {"0": 1}}
+    assert whole["log_ends"] == {topic: {"0": 2}}
+    named = api.get(f"{path}?partitions={topic}:0,{topic}:1")
+    assert named["offsets"] == {topic: {"0": 1, "1": None}}
+    assert named["log_ends"] == {topic: {"0": 2, "1": 0}}
+    assert (named["lag"], named["total_lag"]) == ({topic: {"0": 1, "1": 0}}, 1)
+    for wrong in ("", topic, f"{topic}:", ":0", f"{topic}:-1", f"{topic}:x", f"{topic}:²"):
+        assert api.ask("GET", f"{path}?partitions={quote(wrong)}").code == "invalid_field"
+    assert api.ask("GET", f"{path}?partitions={topic}:2").code == "unknown_partition"
+    assert api.ask("GET", f"{path}?partitions={topic}:9999999999").code == "unknown_partition"
+
+
+def test_a_reset_takes_several_partitions(api: HttpApi, topic: str, group: str) -> None:
+    api.publish(topic, "one", partition=0)
+    found = reset(api, group, topic, strategy="latest", partitions=[1, 0])["changes"]
+    assert {each["partition"]: each["after"] for each in found} == {0: 1, 1: 0}
+    body = {"topic": topic, "strategy": "latest", "partition": 0, "partitions": [1]}
+    answer = api.ask("POST", f"/groups/{group}/offsets/reset", body)
+    assert (answer.code, answer.json["field"]) == ("invalid_field", "partitions")
+
+
+def test_topics_are_listed_with_their_details(api: HttpApi, topic: str) -> None:
+    found = api.get("/topics?details")
+    assert [each["name"] for each in found["details"]] == found["topics"]
+    assert api.get(f"/topics/{topic}") in found["details"]
+    assert "details" not in api.get("/topics")

@@ -591,6 +591,7 @@ def test_a_batch_has_a_result_for_each_receipt(api: HttpApi, topic: str, group: 
         None,
         "unknown_receipt",
     ]
+    assert results[4]["error_name"] == "UnknownReceiptError"
     assert all(("error" in each) is (each["status"] != 200) for each in results)
     rest = [good[2], *(each["receipt_handle"] for each in last)]
     extended = api.post("/messages/visibility/batch", {"receipt_handles": rest, "extension": "2h"})

@@ -114,7 +114,7 @@ def test_the_python_client_loses_no_neighbour_of_a_bad_message(
     topic = make()
     sent = [GOOD] * 20
     sent[7] = sent[13] = BAD
-    with goqueue.Client(broker.grpc_address) as client:
+    with goqueue.Client(broker.kafka_address) as client:
         deliveries = [client.publish(topic, each) for each in sent]
         with pytest.raises(GoQueueError, match="is not of type"):
             client.flush()

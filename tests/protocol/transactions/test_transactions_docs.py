@@ -16,7 +16,7 @@ EXAMPLES = re.findall(
 def test_the_examples_of_the_page_on_transactions_run(broker):
     assert len(EXAMPLES) == 2
     for example in EXAMPLES:
-        code = example.replace("127.0.0.1:9000", broker.grpc_address)
+        code = example.replace("127.0.0.1:9092", broker.kafka_address)
         assert code != example, "an example that connects nowhere"
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", code],

@@ -17,7 +17,6 @@ from goqueue.model.errors import (
     DelayTooLongError,
     DeliveryHeaderError,
     DiskError,
-    MalformedBatchError,
     MalformedRecordError,
     PriorityError,
     TooManyDelayedError,
@@ -643,12 +642,15 @@ def test_a_header_that_makes_no_sense_is_refused_with_its_record(stage, header, 
     play(stage, scenario)
 
 
-def test_the_bit_that_the_broker_sets_is_refused_from_others(stage):
+def test_the_delivery_bit_of_a_producer_has_its_batch_opened_and_says_nothing_by_itself(stage):
     async def scenario(broker):
-        with pytest.raises(MalformedBatchError):
-            broker.publisher.publish(
-                PublishRequest(TopicPartition("t", 0), _kafka((b"a", ()), attributes=DELIVERY))
-            )
+        place = TopicPartition("t", 0)
+        batch = _kafka((b"a", ()), attributes=DELIVERY)
+        broker.publisher.publish(PublishRequest(place, batch))
+        assert await values(broker, "t") == [b"a"]
+        wrong = _kafka((b"b", (("goqueue-priority", b"urgent"),)), attributes=DELIVERY)
+        with pytest.raises(PriorityError, match="record 0"):
+            broker.publisher.publish(PublishRequest(place, wrong))
 
     play(stage, scenario)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from goqueue.broker.broker import TOPICS_FOLDER
+from goqueue.broker.log_broker import TOPICS_FOLDER
 from goqueue.groups.messages import CommitRequest, JoinRequest, OffsetToCommit, Protocol
 from goqueue.groups.service import OFFSETS_TOPIC
 from goqueue.groups.settings import GroupSettings

@@ -15,9 +15,8 @@ from goqueue.partitions.hidden_offsets import HiddenOffsets
 BATCH = st.tuples(st.integers(1, 5), st.sampled_from(["full", "empty", "control"]))
 
 
-def batch(base_offset: int, offsets: int, kind: str) -> Any:
+def batch(offsets: int, kind: str) -> Any:
     return SimpleNamespace(
-        base_offset=base_offset,
         last_offset_delta=offsets - 1,
         count={"full": offsets, "empty": 0, "control": 1}[kind],
         is_control=kind == "control",
@@ -30,7 +29,7 @@ def test_what_is_hidden_is_what_a_list_of_offsets_says(
 ) -> None:
     found, hidden, end = HiddenOffsets(), [], 0
     for offsets, kind in batches:
-        found.note(batch(end, offsets, kind))
+        found.note(batch(offsets, kind), end)
         hidden += [at for at in range(end, end + offsets) if kind != "full"]
         end += offsets
     assert found.count == len(hidden)
@@ -44,7 +43,8 @@ def test_what_is_hidden_is_what_a_list_of_offsets_says(
 
 def test_a_batch_of_which_a_part_is_delayed_hides_that_part() -> None:
     found = HiddenOffsets()
-    found.note(SimpleNamespace(base_offset=0, last_offset_delta=9, count=7, is_control=False))  # type: ignore[arg-type]  # as much of a batch as it looks at
+    part = SimpleNamespace(last_offset_delta=9, count=7, is_control=False)
+    found.note(part, 0)  # type: ignore[arg-type]  # as much of a batch as it looks at
     assert found.count == 3
 
 
@@ -52,7 +52,7 @@ def test_at_the_bound_the_oldest_ranges_become_one(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(hidden_offsets, "_MAX_RANGES", 3)
     found = HiddenOffsets()
     for number in range(10):
-        found.note(batch(10 * number, 1, "empty"))
+        found.note(batch(1, "empty"), 10 * number)
     found.check_invariants()
     assert (found.count, len(found)) == (10, 3)
     found.forget_before(1000)

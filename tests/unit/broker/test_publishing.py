@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from goqueue.broker.broker import DISK_THREADS
+from goqueue.broker.log_broker import DISK_THREADS
 from goqueue.metrics.names import BYTES_PUBLISHED, MESSAGES_PUBLISHED
 from goqueue.model.errors import (
     BatchTooLargeError,

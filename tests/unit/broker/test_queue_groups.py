@@ -327,20 +327,20 @@ def test_the_dead_of_a_dead_letter_topic_stay_where_they_are(tmp_path: Path) -> 
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("buried", [True, False])
+@pytest.mark.parametrize("dead_lettered", [True, False])
 def test_a_message_that_has_outlived_itself_is_never_handed_out(
-    tmp_path: Path, buried: bool
+    tmp_path: Path, dead_lettered: bool
 ) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
-            await topic_of(broker, 0, **{"goqueue.ttl.dead.letter": str(buried).lower()})
+            await topic_of(broker, 0, **{"goqueue.ttl.dead.letter": str(dead_lettered).lower()})
             messages = [NewMessage(b"short", ttl_ms=100), NewMessage(b"long", ttl_ms=10_000)]
             await broker.writer.publish("t", messages)
             await time_passes(broker, 200)
             taken = await poll(broker, await member_of(broker))
             assert [each.record.value for each in taken] == [b"long"]
             await until(lambda: start(broker) == 1)
-            assert ("t.dlq" in broker.topics.catalogue.by_name) is buried
+            assert ("t.dlq" in broker.topics.catalogue.by_name) is dead_lettered
 
     asyncio.run(scenario())
 

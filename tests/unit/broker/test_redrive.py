@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from goqueue.model.errors import GoQueueError, InternalTopicError, UnknownRedriveError
 from goqueue.model.topic_partition import TopicPartition

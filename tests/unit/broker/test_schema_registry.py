@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from goqueue.broker.broker import TOPICS_FOLDER
+from goqueue.broker.log_broker import TOPICS_FOLDER
 from goqueue.model.errors import (
     BatchError,
     InternalTopicError,

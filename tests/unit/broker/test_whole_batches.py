@@ -11,10 +11,11 @@ from goqueue.model.delivery import Priority
 from goqueue.model.ranges import around
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
+from goqueue.queues.delivery.operations import Released
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.queues.members import QueueMember
-from goqueue.queues.whole_batches import acquired, batches
+from goqueue.queues.whole_batches import acquired, batches, delivered
 from goqueue.records import Record, encode, peek, walk
 from support.brokers import publish, running_broker
 
@@ -98,6 +99,51 @@ def test_there_is_always_room_for_one_batch_and_the_rest_goes_back(tmp_path: Pat
             assert list(acquired(first, 500)) == [(0, 0, 1)]
             (second,) = await take(broker)
             assert list(acquired(second, 500)) == [(1, 2, 1)]  # not delivered before
+
+    asyncio.run(scenario())
+
+
+# --- With receipts -------------------------------------------------------------------------------
+
+
+def test_what_is_delivered_comes_lane_by_lane_with_its_counts_and_nonces(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await prepare(broker)
+            normal, high = Priority.NORMAL, Priority.HIGH
+            for wanted in ([normal, normal, high], [normal, high, high, normal]):
+                messages = [NewMessage(b"", priority=each) for each in wanted]
+                await broker.writer.publish("t", messages)
+            (first,) = await take(broker, 3)
+            assert [each[:4] for each in delivered(first)] == [(high, 2, 3, 1), (high, 4, 6, 1)]
+            group = broker.queues.group("g")
+            queue = group.queues[first.key]
+            await broker.queues.shard_of(group).store(group, {first.key: [Released([(4, 5)])]})
+            (rest,) = await take(broker)
+            found = delivered(rest)
+            expected = [(high, 4, 5, 2), (normal, 0, 2, 1), (normal, 3, 4, 1), (normal, 6, 7, 1)]
+            assert [each[:4] for each in found] == expected
+            for each in found:
+                assert each.nonces == queue.window.nonces(each.first, each.end).tobytes()
+
+    asyncio.run(scenario())
+
+
+def test_messages_in_a_row_are_one_range_over_many_batches_and_another_after_a_retry(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await prepare(broker)
+            for _ in range(5):
+                publish(broker, "t", b"a", b"b")
+            (portion,) = await take(broker, 9)
+            assert [each[1:4] for each in delivered(portion)] == [(0, 9, 1)]
+            group = broker.queues.group("g")
+            back = Released([(2, 5), (8, 9)])
+            await broker.queues.shard_of(group).store(group, {portion.key: [back]})
+            (again,) = await take(broker)
+            assert [each[1:4] for each in delivered(again)] == [(2, 5, 2), (8, 9, 2), (9, 10, 1)]
 
     asyncio.run(scenario())
 

@@ -25,18 +25,32 @@ def idle(run: Run) -> None:
     run.row("idle", 0, "s")
 """
 
+AGAINST_KAFKA = """
+import os
+from benchmarks.harness import Run, Skipped, benchmark
+
+
+@benchmark("jars", "Look for jars")
+def jars(run: Run) -> None:
+    folder = os.environ.get("GOQUEUE_BENCH_KAFKA")
+    if folder is None:
+        raise Skipped("there are no jars")
+    run.note(folder)
+"""
+
 BROKEN = "raise KeyError('this group needs a library that is not here')\n"
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A source tree of its own, with two groups of benchmarks, one of which cannot be imported."""
+    """A source tree of its own, with groups of benchmarks, one of which cannot be imported."""
     benchmarks = tmp_path / "benchmarks"
     benchmarks.mkdir()
     (tmp_path / "src" / "goqueue").mkdir(parents=True)
     for name in ("__init__.py", "harness.py"):
         shutil.copy(ROOT / "benchmarks" / name, benchmarks / name)
     (benchmarks / "toy.py").write_text(TOY)
+    (benchmarks / "against_kafka.py").write_text(AGAINST_KAFKA)
     (benchmarks / "broken.py").write_text(BROKEN)
     (benchmarks / "_helper.py").write_text(BROKEN)
     return tmp_path

@@ -66,7 +66,8 @@ def test_benchmarks_are_found_from_a_folder_inside_the_checkout(checkout: Path) 
 
 
 @pytest.mark.parametrize(
-    ("wanted", "hint"), [("nonsense", "there are: broken, toy"), ("toy.nonsense", "toy.idle")]
+    ("wanted", "hint"),
+    [("nonsense", "there are: against_kafka, broken, toy"), ("toy.nonsense", "toy.idle")],
 )
 def test_an_unknown_name_is_refused_with_what_there_is(
     checkout: Path, wanted: str, hint: str
@@ -80,6 +81,29 @@ def test_a_module_that_cannot_be_imported_says_so_and_is_not_called_unknown(chec
     done = bench(checkout, "broken")
     assert done.returncode == 1
     assert "needs a library" in done.stderr
+
+
+def test_a_benchmark_that_cannot_run_here_is_skipped_with_the_reason(checkout: Path) -> None:
+    done = bench(checkout, "against_kafka", "toy.idle")
+    assert done.returncode == 0, done.stderr
+    assert "against_kafka.jars was skipped: there are no jars" in done.stderr
+    assert "1 added" in done.stderr
+    (kept,) = lines_of(checkout / "benchmarks" / "results" / "local.jsonl")
+    assert kept["benchmark"] == "toy.idle"
+
+
+def test_a_folder_of_kafkas_jars_runs_the_group_that_needs_them(checkout: Path) -> None:
+    (checkout / "jars").mkdir()
+    done = bench(checkout, "--against-kafka", "jars", "-o", "json")
+    (printed,) = [json.loads(line) for line in done.stdout.splitlines()]
+    assert printed["benchmark"] == "against_kafka.jars"
+    assert printed["notes"] == [str(checkout / "jars")]
+
+
+def test_a_folder_of_jars_that_does_not_exist_is_refused(checkout: Path) -> None:
+    done = bench(checkout, "--against-kafka", "nowhere")
+    assert done.returncode == 2
+    assert "nowhere" in done.stderr
 
 
 def test_without_a_checkout_the_command_says_where_benchmarks_live(

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from goqueue.cli import commands
 from goqueue.cli.root import app
+from goqueue.cli.summaries import SUMMARIES
 from goqueue.protocols import http
 
 if TYPE_CHECKING:
@@ -81,3 +82,23 @@ def test_shapes_load_no_broker() -> None:
     )
     parts = {name.split(".")[1] for name in done.stdout.split() if name.startswith("goqueue.")}
     assert parts & {"broker", "cluster", "records", "server", "storage"} == set()
+
+
+def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
+    root: Any = typer.main.get_command(app)
+    own = {name: each.short_help or each.help for name, each in root.commands.items()}
+    assert {name: text.partition("\n\n")[0] for name, text in own.items()} == SUMMARIES
+
+
+def test_the_help_imports_no_command() -> None:
+    script = (
+        "import sys; from goqueue.cli.root import app\n"
+        "app(['--help'], standalone_mode=False); print('loaded:', *sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=True, text=True
+    )
+    text, _, loaded = done.stdout.partition("loaded:")
+    assert "Create, show and change topics." in text
+    heavy = {"asyncio", "goqueue.cli.commands.topic", "markdown_it", "msgspec", "pydantic"}
+    assert heavy & set(loaded.split()) == set()

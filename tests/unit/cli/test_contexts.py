@@ -18,10 +18,11 @@ from goqueue.cli.contexts import Context, Contexts, parse_timeout, resolve
 from goqueue.cli.errors import CliError, UsageError
 from goqueue.cli.root import app
 from goqueue.cli.spark import job_command
-from goqueue.records import choice
+from goqueue.records import checksum
 from goqueue.server.config import TABLE
 from goqueue.server.config_load import load_config
 from goqueue.server.config_sources import CLIENT_ENVIRONMENT
+from goqueue.worker.app import ADDRESS_VARIABLE
 
 FILE = Contexts(
     "here",
@@ -243,7 +244,9 @@ def test_a_server_starts_with_the_variables_of_the_other_commands() -> None:
         contexts.KEY_VARIABLE,
         contexts.TIMEOUT_VARIABLE,
         job_command.SERVERS_VARIABLE,
-        choice.VARIABLE,
+        checksum.VARIABLE,
+        ADDRESS_VARIABLE,
+        "GOQUEUE_BENCH_KAFKA",
         "GOQUEUE_SERVERS",
     }
     assert variables == CLIENT_ENVIRONMENT

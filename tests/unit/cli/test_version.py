@@ -76,8 +76,34 @@ def test_the_installed_command_answers_in_a_process_of_its_own(home: Path) -> No
     done = subprocess.run(
         [command, "version"], capture_output=True, text=True, check=True, env=environment
     )
-    assert goqueue.__version__ in done.stdout
+    assert done.stdout == version("-s", NOBODY)  # which goes through Typer
     assert done.stderr == ""
+
+
+def test_a_server_that_makes_no_sense_ends_the_short_way_with_a_line_too(home: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "goqueue.cli", "version"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "GOQUEUE_SERVER": "ftp://somewhere"},
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("goqueue: ")
+    assert "ftp://somewhere" in done.stderr
+
+
+def test_the_short_way_does_not_wait_for_typer(home: Path) -> None:
+    script = (
+        "import sys; from goqueue.cli import main\n"
+        "sys.argv[1:] = ['version', '--client']; main(); print('loaded:', *sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    text, _, loaded = done.stdout.partition("loaded:")
+    assert text == version("--client")
+    assert {"typer", "rich", *HEAVY} & set(loaded.split()) == set()
 
 
 @pytest.mark.parametrize(

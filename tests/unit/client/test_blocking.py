@@ -10,21 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from goqueue.client.async_client import AsyncClient
-from goqueue.client.consumer import AsyncConsumer
+from goqueue.client.consuming.consumer import AsyncConsumer
 from goqueue.client.errors import ClientClosedError
-from goqueue.client.queue import AsyncQueue
+from goqueue.client.queues.queue import AsyncQueue
 from goqueue.client.sync.blocking import BlockingBlock, LoopThread, blocking, wrapping
-from goqueue.client.sync.client import (
-    Client,
-    Groups,
-    Offsets,
-    Receipts,
-    Topics,
-    Transaction,
-    Transactions,
-)
+from goqueue.client.sync.client import Client
 from goqueue.client.sync.consumer import Consumer
 from goqueue.client.sync.queue import Queue
+from goqueue.client.sync.transactions import Transaction
 from goqueue.client.transactions import AsyncTransaction
 
 if TYPE_CHECKING:
@@ -35,10 +28,6 @@ PAIRS = [
     (Consumer, AsyncConsumer),
     (Queue, AsyncQueue),
     (Transaction, AsyncTransaction),
-    *(
-        (kind, vars(kind)["__orig_bases__"][0].__args__[0])
-        for kind in (Groups, Offsets, Receipts, Topics, Transactions)
-    ),
 ]
 ONLY_ON_ASYNCIO = {
     (Client, "producer"),
@@ -50,8 +39,8 @@ ONLY_ON_ASYNCIO = {
     (Consumer, "member_id"),
     (Consumer, "auto_commits"),
     (Queue, "process"),
-    (Queue, "stream"),
-    (Transaction, "add"),
+    (Queue, "session"),
+    (Transaction, "sender"),
 }
 
 

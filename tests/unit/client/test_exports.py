@@ -16,7 +16,7 @@ def test_importing_the_package_does_not_import_grpc():
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.parametrize("name", ["AsyncClient", "Client", "ClientSettings"])
+@pytest.mark.parametrize("name", sorted({*goqueue.__all__} - {"__version__"}))
 def test_the_clients_are_found_where_people_look(name):
     assert getattr(goqueue, name).__name__ == name
 

@@ -102,10 +102,12 @@ def test_messages_of_several_leases_are_extended_under_as_many():
     queue = queue_of(10)
     queue.apply(ops.Released([(4, 6)]))
     queue.apply(queue.taken([(2, 4, 6)], "bob", 20, 1000, b"other"))
-    for operation in decisions.extend(queue, [3, 4, 5, 6], 9000):
+    for operation in decisions.extend(queue, [(3, 7)], 9000):
         queue.apply(operation)
     queue.check_invariants()
-    leases = {at: queue.window.leases[queue.window.lease_number(at)] for at in range(10)}
+    leases = {
+        at: queue.window.leases[next(queue.window.flights(at, at + 1))[2]] for at in range(10)
+    }
     assert [leases[at].deadline_ms for at in range(2, 8)] == [1000, *[9000] * 4, 1000]
     assert [leases[at].member for at in range(3, 7)] == ["ann", "bob", "bob", "ann"]
     assert [leases[at].at_ms for at in range(3, 7)] == [0, 20, 20, 0]
@@ -113,7 +115,7 @@ def test_messages_of_several_leases_are_extended_under_as_many():
 
 def test_a_shorter_time_is_kept_too():
     queue = queue_of(10)
-    for operation in decisions.extend(queue, [3], 5):
+    for operation in decisions.extend(queue, [(3, 4)], 5):
         queue.apply(operation)
     assert queue.next_deadline_ms() == 5
     assert list(queue.overdue(5)) == [[(3, 4)]]

@@ -231,8 +231,8 @@ class QueueMachine(RuleBasedStateMachine):
     def extend(self, at, amount, longer_ms):
         mine = self.honoured(self.some(self.those(IN_FLIGHT), at, amount))
         deadline_ms = self.now_ms + longer_ms
-        offsets = [each.offset for each in mine]
-        self.tell(*decisions.extend(self.queue, offsets + offsets[:1], deadline_ms))
+        ranges = [(each.offset, each.offset + 1) for each in mine]
+        self.tell(*decisions.extend(self.queue, ranges + ranges[:1], deadline_ms))
         for each in mine:
             each.deadline_ms = deadline_ms
 
@@ -380,7 +380,7 @@ class QueueMachine(RuleBasedStateMachine):
                 continue
             assert window.count(at) == each.count == each.handed_out <= 3
             if each.state is IN_FLIGHT:
-                lease = window.leases[window.lease_number(at)]
+                lease = window.leases[next(window.flights(at, at + 1))[2]]
                 assert (lease.member, lease.deadline_ms) == (each.member, each.deadline_ms)
                 assert lease.at_ms == each.taken_ms
                 held[each.member] += 1
@@ -428,7 +428,7 @@ class QueueMachine(RuleBasedStateMachine):
             if each.state is not SETTLED:
                 assert other.count(at) == each.count
             if each.state is IN_FLIGHT:
-                assert other.lease_number(at) == mine.lease_number(at)
+                assert next(other.flights(at, at + 1))[2] == next(mine.flights(at, at + 1))[2]
                 assert other.nonce(at) == mine.nonce(at)
 
     def teardown(self):
@@ -517,7 +517,7 @@ def test_messages_that_are_said_twice_count_once():
     queue = queue_of(10)
     take(queue, "ann", 6, until=10)
     for operation in (
-        *decisions.extend(queue, [1, 1, 0, 1], 5000),
+        *decisions.extend(queue, [(1, 2), (1, 2), (0, 1), (1, 2)], 5000),
         *decisions.postpone(queue, [2, 2], SETTINGS, 0, error="no"),
         *decisions.doom([3, 3], Reason.REJECTED, SETTINGS, 0, "bad"),
         *decisions.release(queue, [(4, 5), (4, 5)], SETTINGS, 0),
@@ -534,7 +534,7 @@ def test_what_was_acknowledged_a_moment_ago_is_neither_dead_nor_waiting_nor_exte
     queue = queue_of(10)
     take(queue, "ann", 3, until=10)
     late = [
-        *decisions.extend(queue, [1], 5000),
+        *decisions.extend(queue, [(1, 2)], 5000),
         *decisions.postpone(queue, [1], SETTINGS, 0),
         *decisions.doom([1], Reason.REJECTED, SETTINGS, 0),
         *decisions.release(queue, [(1, 2)], SETTINGS, 0),

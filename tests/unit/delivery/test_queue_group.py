@@ -54,7 +54,7 @@ class Bench:
                 assert set(self.lanes[number][first:end]) == {lane}
                 for offset in range(first, end):
                     assert window.state(offset) is IN_FLIGHT
-                    assert window.lease_number(offset) == operation.lease
+                    assert next(window.flights(offset, offset + 1))[2] == operation.lease
                     found.append((number, offset))
         assert len(found) == len(set(found)) <= max(limit, 0)
         assert self.group.unacked.get(member, 0) == before + len(found)
@@ -325,7 +325,7 @@ def check_order(bench, member, found):
             state = window.state(at)
             assert state in (IN_FLIGHT, SETTLED, DOOMED)
             if state is IN_FLIGHT:
-                assert window.leases[window.lease_number(at)].member == member
+                assert window.leases[next(window.flights(at, at + 1))[2]].member == member
 
 
 def test_an_owner_waits_for_what_the_last_owner_still_has():

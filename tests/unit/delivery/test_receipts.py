@@ -199,7 +199,7 @@ def test_of_the_oldest_expired_receipts_nothing_is_remembered():
 def test_a_receipt_counts_for_as_long_as_its_time_was_extended():
     queue = queue_with_deliveries()
     shown = receipt(queue, 3)
-    for operation in decisions.extend(queue, [3], 5000):
+    for operation in decisions.extend(queue, [(3, 4)], 5000):
         queue.apply(operation)
     assert kind(queue, shown, 4999) is None
     assert kind(queue, shown, 5000) is ExpiredReceiptError

@@ -112,6 +112,21 @@ class WindowMachine(RuleBasedStateMachine):
                 known.nonce = number * 1_000_000 + offset
                 known.count = min(known.count + 1, 255)
 
+    @rule(place=places, length=lengths, now_ms=st.integers(0, 1100), flaw=st.integers(0, 20))
+    def show_nonces(self, place, length, now_ms, flaw):
+        offsets = self.these(place, length)
+        nonces = array("Q", [self.of(each).nonce for each in offsets])
+        if flaw < len(nonces) // 2:
+            nonces[flaw] ^= 1
+        held = all(
+            self.state(each) is IN_FLIGHT
+            and self.known[each].nonce == nonce
+            and self.leases[self.known[each].lease][1] + 100 > now_ms
+            for each, nonce in zip(offsets, nonces, strict=True)
+        )
+        shown = nonces.tobytes()
+        assert self.window.is_held(offsets.start, offsets.stop, shown, now_ms) is held
+
     @rule(place=places, length=lengths)
     def move_what_one_lease_has(self, place, length):
         flying = self.in_state(self.these(place, length), IN_FLIGHT)
@@ -213,7 +228,7 @@ class WindowMachine(RuleBasedStateMachine):
             assert self.window.first_delivery_ms(offset) == known.first_ms
             if state is IN_FLIGHT:
                 assert self.window.nonce(offset) == known.nonce
-                assert self.window.lease_number(offset) == known.lease
+                assert next(self.window.flights(offset, offset + 1))[2] == known.lease
                 member, _ = self.leases[known.lease]
                 left[known.lease] = left.get(known.lease, 0) + 1
                 unacked[member] = unacked.get(member, 0) + 1
@@ -332,4 +347,4 @@ def test_every_number_of_a_lease_and_every_nonce_is_kept(number, nonces):
     again = Window.load(through_a_file(window.dump()), {})
     offsets = range(first, first + len(nonces))
     assert [again.nonce(offset) for offset in offsets] == nonces
-    assert {again.lease_number(offset) for offset in offsets} == {number}
+    assert {next(again.flights(offset, offset + 1))[2] for offset in offsets} == {number}

@@ -315,3 +315,19 @@ LogMachine.TestCase.settings = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 TestLogTwin = LogMachine.TestCase
+
+
+def test_files_that_a_power_cut_brings_back_keep_nothing_from_expiring():
+    machine = LogMachine()
+    machine.start(seed=95, interval=1)
+    none = Compression.NONE
+    machine.append(new_leader=0, parts=[Plan([0, 0], 50, none), Plan([0, 0, 41], 41, none)])
+    machine.restart()
+    machine.append(new_leader=0, parts=[Plan([0, 0], 47, none)])
+    machine.cut_the_power()
+    machine.append(new_leader=0, parts=[Plan([0], 0, none), Plan([0, 0], 0, none)])
+    machine.expire(advance_ms=0, retention_bytes=0, retention_ms=None)
+    machine.cut_the_power()
+    assert machine.log.segments.sealed, "the file that was removed is there again"
+    machine.expire(advance_ms=0, retention_bytes=None, retention_ms=959)
+    machine.teardown()

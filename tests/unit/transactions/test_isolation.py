@@ -55,7 +55,7 @@ class TransactionsMachine(RuleBasedStateMachine):
         self.log.append(stored)
         self.end += info.count
         if info.is_transactional:
-            self.known.note(info, batch)
+            self.known.note(info, info.base_offset, batch)
         return stored
 
     @rule(producer=PRODUCERS, count=st.integers(1, 3))

@@ -18,7 +18,7 @@ LARGEST = (1 << 31) - 1
 REMEMBERED = 5
 
 
-def info(producer_id, epoch, sequence, count=1, *, offset=0, timestamp=1000, attributes=0):
+def info(producer_id, epoch, sequence, count=1, *, timestamp=1000, attributes=0):
     records = [Record(number, timestamp, None, b"v") for number in range(count)]
     batch = encode(
         records,
@@ -27,7 +27,7 @@ def info(producer_id, epoch, sequence, count=1, *, offset=0, timestamp=1000, att
         base_sequence=sequence,
         attributes=attributes,
     )
-    return peek(batch)._replace(base_offset=offset)
+    return peek(batch)
 
 
 class Written(NamedTuple):
@@ -59,6 +59,12 @@ class Twin:
         following = written[-1].numbers[-1] + 1
         return None if numbers[0] == following % (LARGEST + 1) else OutOfOrderSequenceError
 
+    def expects(self, producer_id, epoch, first):
+        """Whether this is what follows what the producer has written."""
+        if self.epochs.get(producer_id) != epoch:
+            return False
+        return first == (self.batches[producer_id][-1].numbers[-1] + 1) % (LARGEST + 1)
+
     def take(self, producer_id, epoch, numbers, offset):
         if self.epochs.get(producer_id) != epoch:
             self.epochs[producer_id] = epoch
@@ -77,6 +83,7 @@ class SequencesMachine(RuleBasedStateMachine):
         numbers = tuple((first + step) % (LARGEST + 1) for step in range(count))
         expected = self.twin.judge(producer_id, epoch, numbers)
         batch = info(producer_id, epoch, first, count)
+        assert self.sequences.expects(batch) == self.twin.expects(producer_id, epoch, first)
         if isinstance(expected, type):
             with pytest.raises(expected):
                 self.sequences.check(batch)
@@ -87,7 +94,7 @@ class SequencesMachine(RuleBasedStateMachine):
             assert (found.first_offset, found.end_offset) == (expected, expected + count)
             return
         assert found is None
-        self.sequences.note(batch._replace(base_offset=self.end), now_ms=1)
+        self.sequences.note(batch, self.end, now_ms=1)
         self.twin.take(producer_id, epoch, numbers, self.end)
         self.end += count
 
@@ -134,8 +141,8 @@ TestSequencesAgainstTheirTwin.settings = settings(
 
 def test_a_marker_brings_a_newer_epoch_but_no_sequence():
     state = ProducerSequences()
-    state.note(info(1, 0, 0), now_ms=1)
-    state.note(info(1, 1, -1, attributes=CONTROL), now_ms=1)
+    state.note(info(1, 0, 0), 0, now_ms=1)
+    state.note(info(1, 1, -1, attributes=CONTROL), 0, now_ms=1)
     with pytest.raises(FencedProducerError):
         state.check(info(1, 0, 1))
     assert state.check(info(1, 1, 0)) is None
@@ -143,8 +150,8 @@ def test_a_marker_brings_a_newer_epoch_but_no_sequence():
 
 def test_the_time_of_a_producer_is_that_of_its_newest_record():
     state = ProducerSequences()
-    state.note(info(1, 0, 0, timestamp=500), now_ms=1)
-    state.note(info(1, 0, 1, timestamp=200), now_ms=2)
+    state.note(info(1, 0, 0, timestamp=500), 0, now_ms=1)
+    state.note(info(1, 0, 1, timestamp=200), 0, now_ms=2)
     ((_, producer),) = state
     assert (producer.last_timestamp_ms, producer.heard_ms, producer.last_sequence) == (500, 2, 1)
 
@@ -153,16 +160,16 @@ def test_the_producer_that_was_silent_longest_is_forgotten_first(monkeypatch):
     monkeypatch.setattr(sequences, "_MAX_PRODUCERS", 3)
     state = ProducerSequences()
     for producer_id in (1, 2, 3):
-        state.note(info(producer_id, 0, 0), now_ms=producer_id)
-    state.note(info(1, 0, 1), now_ms=4)
-    state.note(info(4, 0, 0), now_ms=5)
+        state.note(info(producer_id, 0, 0), 0, now_ms=producer_id)
+    state.note(info(1, 0, 1), 0, now_ms=4)
+    state.note(info(4, 0, 0), 0, now_ms=5)
     assert [producer_id for producer_id, _ in state] == [3, 1, 4]
 
 
 def test_idle_producers_are_forgotten_and_the_others_kept():
     state = ProducerSequences()
     for producer_id in (1, 2, 3):
-        state.note(info(producer_id, 0, 0), now_ms=producer_id * 100)
+        state.note(info(producer_id, 0, 0), 0, now_ms=producer_id * 100)
     assert state.forget_idle(before_ms=250) == 2
     assert [producer_id for producer_id, _ in state] == [3]
     assert state.check(info(1, 0, 7)) is None
@@ -171,7 +178,7 @@ def test_idle_producers_are_forgotten_and_the_others_kept():
 def test_only_the_last_five_batches_are_answered_again():
     state = ProducerSequences()
     for number in range(7):
-        state.note(info(1, 0, number, offset=number), now_ms=1)
+        state.note(info(1, 0, number), number, now_ms=1)
     assert state.check(info(1, 0, 2)) == SequencedBatch(2, 2, 2, 3)
     with pytest.raises(OutOfOrderSequenceError):
         state.check(info(1, 0, 1))

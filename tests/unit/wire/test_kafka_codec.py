@@ -5,7 +5,9 @@ import struct
 from uuid import UUID
 
 import pytest
+from kio.schema.errors import ErrorCode as KioErrorCode
 
+from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.errors import (
     MalformedRequestError,
     SchemaMismatchError,
@@ -28,6 +30,7 @@ from goqueue.wire.kafka.primitives import Cursor, put_uvarint
 from goqueue.wire.kafka.reading import reader_of
 from goqueue.wire.kafka.schemas import schema_of
 from goqueue.wire.kafka.writing import writer_of
+from support.kio_messages import FILE, file_text
 from support.kio_twin import every_message, kio_bytes, plain, random_message, unstruct
 
 EVERY_MESSAGE = list(every_message())
@@ -58,6 +61,16 @@ def test_messages_of_a_spread_of_versions_equal_kio_s_in_both_directions(seed):
     for key, version, direction in rng.sample(EVERY_MESSAGE, 40):
         for _ in range(5):
             hold_against_kio(rng, key, version, direction)
+
+
+@pytest.mark.slow
+def test_the_table_of_messages_is_what_kio_says():
+    assert FILE.read_text() == file_text(), "run `make messages`"
+
+
+def test_error_codes_are_kio_s():
+    ours = [(each.name, each.value, each.retriable) for each in ErrorCode]
+    assert ours == [(each.name, each.value, each.retriable) for each in KioErrorCode]
 
 
 @pytest.mark.slow

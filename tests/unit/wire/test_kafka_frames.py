@@ -38,6 +38,38 @@ def test_frames_come_out_as_they_went_in_however_the_stream_is_cut(bodies, cuts,
     assert reader.buffered_bytes == 0
 
 
+@given(
+    bodies=st.lists(st.binary(max_size=40), max_size=12),
+    cuts=st.lists(st.integers(0, 500), max_size=30),
+)
+def test_frames_may_be_used_where_they_lie(bodies, cuts):
+    stream = memoryview(b"".join(map(framed, bodies)))
+    edges = sorted({min(cut, len(stream)) for cut in cuts} | {0, len(stream)})
+    reader, out, looked_at = FrameReader(), [], []
+    for start, stop in pairwise(edges):
+        data = stream[start:stop]
+        missing = reader.missing_bytes
+        if missing is not None and missing <= len(data):
+            out.append(bytes(reader.completed(data[:missing])[4:]))
+            reader.clear()
+            data = data[missing:]
+        reader.feed(data)
+        arrived, at = reader.arrived, 0
+        while arrived and len(arrived) - at >= 4:
+            end = at + 4 + struct.unpack_from(">i", arrived, at)[0]
+            if end > len(arrived):
+                break
+            out.append(bytes(arrived[at + 4 : end]))
+            at = end
+        if at:
+            looked_at.append(arrived)  # whoever still looks at it does no harm
+        reader.skip(at)
+        while (frame := reader.next_frame(1000, 1000)) is not None:
+            out.append(bytes(frame))  # of which only a part of its length had arrived
+    assert out == bodies
+    assert reader.buffered_bytes == 0
+
+
 @given(body=st.binary(max_size=20), cut=st.integers(0, 30))
 def test_every_frame_is_a_writable_buffer_of_its_own(body, cut):
     reader = FrameReader()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -28,6 +29,8 @@ _NO_CHECKOUT = (
     "no benchmarks found: they are part of the source tree, not of the installed package. "
     "Clone the repository and run `make bench` in it, or `goqueue bench` in any of its folders."
 )
+_KAFKA_JARS = "GOQUEUE_BENCH_KAFKA"
+_KAFKA_GROUP = "against_kafka"
 
 
 app = typer.Typer()
@@ -50,6 +53,16 @@ ListOption: TypeAlias = Annotated[
 RecordOption: TypeAlias = Annotated[
     bool, typer.Option("--record", help="Add the results to the tracked history.jsonl.")
 ]
+KafkaOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--against-kafka",
+        metavar="DIR",
+        exists=True,
+        file_okay=False,
+        help="Run the group against_kafka, beside a Kafka started from the jars in DIR.",
+    ),
+]
 OutputOption: TypeAlias = Annotated[
     BenchFormat, typer.Option("--output", "-o", help="The output format.")
 ]
@@ -60,6 +73,7 @@ def run_benchmarks(
     wanted: Wanted = None,
     list_only: ListOption = False,
     record: RecordOption = False,
+    against_kafka: KafkaOption = None,
     output: OutputOption = BenchFormat.TABLE,
 ) -> None:
     """Run the benchmarks of a source checkout, all or some groups of them.
@@ -67,6 +81,9 @@ def run_benchmarks(
     Results are added to local.jsonl in benchmarks/results, which git ignores.
     """
     harness = _load_harness(find_checkout(_search_path()))
+    if against_kafka is not None:
+        os.environ[_KAFKA_JARS] = str(against_kafka.resolve())
+        wanted = wanted or [_KAFKA_GROUP]
     try:
         chosen = harness.select(wanted or ())
     except harness.UnknownBenchmarkError as error:
@@ -112,8 +129,14 @@ def _run_all(
     results: Path = harness.RECORDED_RESULTS if record else harness.LOCAL_RESULTS
     session = harness.describe_session()
     progress = Console(stderr=True)
+    added = 0
     for each in chosen:
-        run = harness.execute(each, progress)
+        try:
+            run = harness.execute(each, progress)
+        except harness.Skipped as reason:
+            typer.echo(f"{each.name} was skipped: {reason}", err=True)
+            continue
+        added += 1
         entry = harness.record(run, session)
         harness.append_line(results, entry)
         if output is BenchFormat.JSON:
@@ -121,4 +144,4 @@ def _run_all(
         else:
             harness.show(run, Console())
     if output is BenchFormat.TABLE and chosen:
-        typer.echo(f"{len(chosen)} added to {results.relative_to(harness.ROOT)}", err=True)
+        typer.echo(f"{added} added to {results.relative_to(harness.ROOT)}", err=True)

@@ -14,14 +14,27 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import threading
+import weakref
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+)
 
-from goqueue.client.errors import ClientClosedError
+from goqueue.client.errors import ClientClosedError, ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from concurrent.futures import Future
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -36,11 +49,37 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
+class Abandonable(Protocol):
+    """What a child process must not go on using."""
+
+    def abandon(self) -> None:
+        """This is a child process now."""
+
+
+_PARENTS: Final[weakref.WeakSet[Abandonable]] = weakref.WeakSet()
+"""What belongs to this process, and to none of its children: threads do not survive a fork."""
+
+
+def abandon_in_children(each: Abandonable) -> None:
+    """Let children that are forked from now on know that this is not theirs."""
+    _PARENTS.add(each)
+
+
+def _abandon_all() -> None:
+    for each in list(_PARENTS):
+        each.abandon()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_abandon_all)
+
+
 class LoopThread:
     """An event loop that runs in a thread, for callers in others."""
 
     def __init__(self) -> None:
         self.loop = _new_loop()
+        self._is_abandoned = False
         self._thread = threading.Thread(target=self._run, name="goqueue client", daemon=True)
         self._thread.start()
 
@@ -50,21 +89,37 @@ class LoopThread:
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
 
+    def start(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
+        """Run it on the loop; the caller may wait for its result."""
+        if self._is_abandoned or self.loop.is_closed() or not self._thread.is_alive():
+            work.close()
+            raise ClientClosedError("the client is closed, or of another process: create another")
+        if self.is_current:
+            work.close()
+            raise ClientError("a callback of the client cannot wait for the client")
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
     def call(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run it on the loop and wait for its result; Ctrl-C cancels it."""
-        if self.loop.is_closed() or not self._thread.is_alive():
-            work.close()
-            raise ClientClosedError("the client is closed: create another one")
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        future = self.start(work)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller is the loop's own thread."""
+        return threading.current_thread() is self._thread
+
+    def abandon(self) -> None:
+        """This is a child process: the thread is not here."""
+        self._is_abandoned = True
+
     def stop(self) -> None:
         """End the loop and its thread."""
-        if self._thread.is_alive():
+        if not self._is_abandoned and self._thread.is_alive():
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from goqueue.groups.encoding import ConsumerMemberValue, by_topic, flatten
 from goqueue.groups.member_memory import held_by
@@ -11,11 +11,10 @@ from goqueue.groups.reconciled.member import Reconciling, updated_by
 from goqueue.model.topic_partition import TopicIdPartition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerMember(Reconciling[TopicIdPartition]):
+class ConsumerMember(Reconciling[TopicIdPartition], frozen=True, kw_only=True):
     """A member; what it owns are partitions."""
 
-    subscribed_names: frozenset[str] = field(default_factory=frozenset)
+    subscribed_names: frozenset[str] = msgspec.field(default_factory=frozenset)
     subscribed_regex: str = ""
     server_assignor: str | None = None
     session_timeout_ms: int | None = None

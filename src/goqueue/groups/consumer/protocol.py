@@ -7,9 +7,10 @@ and want when their group becomes a KIP-848 one. Anything that does not parse is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from goqueue.model.topic_partition import TopicPartition, numbers_by_topic
+from goqueue.model.tuples import NamedTuple
 from goqueue.wire.kafka.errors import MalformedRequestError
 from goqueue.wire.kafka.primitives import Cursor, put_length, put_string
 

@@ -7,10 +7,11 @@ owned are the partitions of a KIP-848 group, or the tasks of a Streams group.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from goqueue.model.errors import FencedMemberEpochError
 
@@ -33,8 +34,7 @@ class MemberState(StrEnum):
     """It waits for what others have not given up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reconciling(ABC, Generic[T]):
+class Reconciling(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """Never changed in place: an event puts a new value where the old one was."""
 
     member_id: str
@@ -49,9 +49,9 @@ class Reconciling(ABC, Generic[T]):
     previous_epoch: int = 0
     """Still accepted from a member that did not get the reply with the newest epoch."""
     state: MemberState = MemberState.STABLE
-    assigned: frozenset[T] = field(default_factory=frozenset)
-    pending_revocation: frozenset[T] = field(default_factory=frozenset)
-    target: frozenset[T] = field(default_factory=frozenset)
+    assigned: frozenset[T] = msgspec.field(default_factory=frozenset)
+    pending_revocation: frozenset[T] = msgspec.field(default_factory=frozenset)
+    target: frozenset[T] = msgspec.field(default_factory=frozenset)
     """What the member shall have at the group's target epoch."""
 
     @property
@@ -60,22 +60,22 @@ class Reconciling(ABC, Generic[T]):
         return self.assigned | self.pending_revocation
 
     @property
-    @abstractmethod
     def held_bytes(self) -> int:
         """What the member says of itself; what it owns is what there is anyway."""
+        raise NotImplementedError
 
-    @abstractmethod
     def is_assigned_like(self, other: Any) -> bool:
         """Whether an assignor can tell two members apart only by what they have."""
+        raise NotImplementedError
 
-    @abstractmethod
     def to_value(self) -> Any:
         """What of the member is stored: everything."""
+        raise NotImplementedError
 
     @classmethod
-    @abstractmethod
     def from_value(cls, member_id: str, value: Any) -> Any:
         """A member as it was stored."""
+        raise NotImplementedError
 
     def has_reached(self, target_epoch: int) -> bool:
         """Nothing is left to do for the member."""

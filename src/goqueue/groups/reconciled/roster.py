@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec.structs import replace
 
 from goqueue.groups.encoding import MemberKey, StreamsMemberKey, put, remove
 from goqueue.groups.roster import Roster

@@ -11,7 +11,9 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Set as AbstractSet

@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Mapping
 from enum import IntEnum
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from goqueue.groups.streams.topology import InternalTopic
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from goqueue.groups.messages import StreamsHeartbeat, UserEndpoint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsMember(Reconciling[Task]):
+class StreamsMember(Reconciling[Task], frozen=True, kw_only=True):
     """A member; what it owns are tasks."""
 
     topology_epoch: int = -1

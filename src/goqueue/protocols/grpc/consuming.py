@@ -6,12 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from goqueue.model.limits import MAX_DELIVERIES, MAX_VISIBILITY_MS
+from goqueue.model.limits import MAX_DELIVERIES, MAX_UNACKED, MAX_VISIBILITY_MS
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Isolation, Partition
 from goqueue.protocols.grpc.conversions import bounded, position_of, split, to_message
 from goqueue.protocols.grpc.errors import InvalidRequestError
-from goqueue.protocols.grpc.limits import MAX_POLLED_MESSAGES, MAX_UNACKED, MAX_WAIT_MS, MAX_WINDOW
+from goqueue.protocols.grpc.limits import MAX_POLLED_MESSAGES, MAX_WAIT_MS, MAX_WINDOW
 from goqueue.protocols.grpc.queue_subscription import QueueSubscription, Wishes
 from goqueue.protocols.grpc.subscription import Subscription
 from goqueue.queues.delivery.settings import Mode, QueueSettings

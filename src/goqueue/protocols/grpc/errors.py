@@ -5,12 +5,13 @@ A class that has no line of its own takes the line of its nearest ancestor that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from grpc import StatusCode
 
 from goqueue.model import errors as model
 from goqueue.model.errors import GoQueueError
+from goqueue.model.tuples import NamedTuple
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:

@@ -5,9 +5,6 @@ from typing import Final
 MAX_POLLED_MESSAGES: Final = 1000
 """Messages of one Poll; more are refused with INVALID_ARGUMENT."""
 
-MAX_UNACKED: Final = 1_000_000
-"""Unacknowledged messages of one member of a queue group; a stream has its window as well."""
-
 MAX_WAIT_MS: Final = 30_000
 """The longest wait of one Poll; a longer one is refused with INVALID_ARGUMENT."""
 

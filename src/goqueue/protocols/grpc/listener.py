@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import grpc
+import msgspec
 from grpc import StatusCode, aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
@@ -107,8 +107,7 @@ _OPTIONS: Final = (
 SERVICES: Final = tuple(service.full_name for service in pb.DESCRIPTOR.services_by_name.values())
 
 
-@dataclass(frozen=True, slots=True)
-class GrpcSettings:
+class GrpcSettings(msgspec.Struct, frozen=True):
     """Where to listen, and what to tell strangers."""
 
     host: str = "127.0.0.1"

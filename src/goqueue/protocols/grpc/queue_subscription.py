@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import GoQueueError, ReceiptError, TopicError
+from goqueue.model.tuples import NamedTuple
 from goqueue.protocols.grpc.conversions import RESPONSE_BYTES, places, record_bytes
 from goqueue.protocols.grpc.deliveries import (
     Deliveries,

@@ -5,6 +5,12 @@ from typing import Final
 MAX_TIME_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999, where RFC 3339 ends; a later time is refused with 400."""
 
+MAX_HEAD_BYTES: Final = 64 * 1024
+"""The target and headers of a request; more are refused with 431."""
+
+MAX_CARRIED_HEADERS: Final = 100
+"""Headers of a request that a connection of another protocol carries; more are refused with 431."""
+
 MAX_AUTO_COMMIT_MS: Final = 3_600_000
 """The longest auto-commit interval of a member; a longer one is refused with 400."""
 

@@ -48,6 +48,9 @@ REFUSED: Final = frozenset((ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DEL
 
 _BETWEEN_NODES: Final = "between brokers and controllers, never called by clients"
 _TOKENS: Final = "delegation tokens do not exist here"
+_OWN_FIELDS: Final = (
+    "has tagged fields from 10000 on for queue groups, which only clients that send theirs get"
+)
 _TELEMETRY: Final = "client metrics are not collected; clients go on without"
 
 _NOTES: Final[dict[int, str]] = {
@@ -66,6 +69,9 @@ _NOTES: Final[dict[int, str]] = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: "none are set",
     ApiKey.ALTER_CLIENT_QUOTAS: "quotas are not enforced, so to set one is `POLICY_VIOLATION`; to "
     "remove one is accepted",
+    ApiKey.SHARE_GROUP_HEARTBEAT: _OWN_FIELDS,
+    ApiKey.SHARE_FETCH: _OWN_FIELDS,
+    ApiKey.SHARE_ACKNOWLEDGE: _OWN_FIELDS,
     ApiKey.DESCRIBE_QUORUM: "a quorum of one; offsets are revisions of the metadata store",
     ApiKey.UPDATE_FEATURES: "levels belong to the release and cannot be changed",
     ApiKey.LIST_CONFIG_RESOURCES: "loggers and client metrics have no settings here, so none are "
@@ -76,6 +82,8 @@ _NOTES: Final[dict[int, str]] = {
     "of the broker is refused, where Kafka stores it",
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "at most 2000 partitions a page",
     ApiKey.COMMIT_TOGETHER: "our own: ends the transactions of a batch in one decision",
+    ApiKey.CALL_HTTP: "our own: [a request of the HTTP API](http.md#over-a-kafka-connection), for "
+    "clients that know the Kafka address only",
     38: _TOKENS,
     39: _TOKENS,
     40: _TOKENS,

@@ -22,7 +22,7 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 class Session:
     """What lasts as long as the connection: who is on the other side, and what SASL has reached."""
 
-    __slots__ = ("authenticated", "expires_at", "principal", "sasl", "take_token")
+    __slots__ = ("authenticated", "expires_at", "on_lost", "principal", "sasl", "take_token")
 
     def __init__(self, *, authenticated: bool) -> None:
         self.authenticated = authenticated
@@ -34,6 +34,8 @@ class Session:
         """Set while frames are bare SASL tokens, without a header, and this is what takes them."""
         self.expires_at: float | None = None
         """When the login stops to count, as the event loop counts time; None: never."""
+        self.on_lost: dict[object, Callable[[], None]] = {}
+        """Called when the connection is gone, unless the server is stopping."""
 
     def authenticate(self, principal: str, expires_at: float | None = None) -> None:
         """Open the gate for this principal."""
@@ -82,7 +84,15 @@ class Peer(Protocol):
 class RequestContext:
     """The header of one request, and the connection it came by."""
 
-    __slots__ = ("api_key", "client_id", "correlation_id", "is_large", "peer", "version")
+    __slots__ = (
+        "api_key",
+        "client_id",
+        "correlation_id",
+        "is_large",
+        "is_long_poll",
+        "peer",
+        "version",
+    )
 
     def __init__(self, prefix: RequestPrefix, client_id: str | None, peer: Peer) -> None:
         self.api_key, self.version, self.correlation_id = prefix
@@ -91,6 +101,8 @@ class RequestContext:
         self.is_large = False
         """Whether it lists or holds so much that it has to be handled in turns (`turns.in_turns`).
         No request of its connection starts before it is done."""
+        self.is_long_poll = False
+        """Set by the handler of an API of which some requests wait as `ApiSpec.long_poll` says."""
 
     @property
     def client_host(self) -> str:

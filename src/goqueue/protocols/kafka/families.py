@@ -11,6 +11,7 @@ from goqueue.protocols.kafka.cluster.api_versions import with_api_versions
 from goqueue.protocols.kafka.cluster.coordinators import CoordinatorsApi
 from goqueue.protocols.kafka.cluster.describe import ClusterApi
 from goqueue.protocols.kafka.cluster.features import FEATURES, FeaturesApi
+from goqueue.protocols.kafka.cluster.http_calls import CallHttp, HttpCallsApi
 from goqueue.protocols.kafka.cluster.quorum import QuorumApi
 from goqueue.protocols.kafka.cluster.replicas import ReplicasApi
 from goqueue.protocols.kafka.configs.admin import AdminConfigsApi, ConfigResourcesApi
@@ -20,11 +21,13 @@ from goqueue.protocols.kafka.groups.consumer_groups import ConsumerGroupsApi
 from goqueue.protocols.kafka.groups.offsets import GroupOffsetsApi
 from goqueue.protocols.kafka.groups.streams_groups import StreamsGroupsApi
 from goqueue.protocols.kafka.records.fetch import FetchApi
+from goqueue.protocols.kafka.records.implicit_join import ProduceJoining
 from goqueue.protocols.kafka.records.log_offsets import OffsetsApi
 from goqueue.protocols.kafka.records.produce import ProduceApi
 from goqueue.protocols.kafka.registry import Registry
 from goqueue.protocols.kafka.settings import Address, SaslSettings
 from goqueue.protocols.kafka.share.fetch import ShareFetchApi
+from goqueue.protocols.kafka.share.fetch_connections import FetchConnections
 from goqueue.protocols.kafka.share.groups import ShareGroupsApi
 from goqueue.protocols.kafka.share.offsets import ShareOffsetsApi
 from goqueue.protocols.kafka.share.sessions import ShareSessions
@@ -43,16 +46,24 @@ if TYPE_CHECKING:
 
 
 def build_registry(
-    broker: Broker, advertised: Mapping[str, Address], sasl: SaslSettings | None = None
+    broker: Broker,
+    advertised: Mapping[str, Address],
+    sasl: SaslSettings | None = None,
+    call_http: CallHttp | None = None,
 ) -> Registry:
-    """The handlers of all families; `advertised` holds an address for each listener's name."""
+    """The handlers of all families.
+
+    `advertised` holds an address for each listener's name; `call_http` is the HTTP API, where it
+    is to be reached over Kafka connections as well.
+    """
     share_sessions = ShareSessions(ShareMembers(broker).is_member)
+    fetch_connections = FetchConnections(broker.queue_members)
     registry = Registry(
-        ProduceApi(broker),
+        ProduceApi(broker, ProduceJoining(broker)),
         FetchApi(broker),
         MetadataApi(broker, advertised),
         OffsetsApi(broker),
-        ProducersApi(broker),
+        ProducersApi(broker, broker.transactions),
         TransactionsApi(broker),
         TransactionAdminApi(broker),
         AtomicCommitApi(broker),
@@ -62,8 +73,8 @@ def build_registry(
         StreamsGroupsApi(broker),
         GroupOffsetsApi(broker),
         GroupAdminApi(broker),
-        ShareGroupsApi(broker, share_sessions),
-        ShareFetchApi(broker, share_sessions),
+        ShareGroupsApi(broker, share_sessions, fetch_connections),
+        ShareFetchApi(broker, share_sessions, fetch_connections),
         ShareOffsetsApi(broker),
         AdminTopicsApi(broker),
         AdminConfigsApi(broker),
@@ -78,4 +89,6 @@ def build_registry(
         QuotasApi(),
         FeaturesApi(),
     )
+    if call_http is not None:
+        registry.add(HttpCallsApi(call_http))
     return with_api_versions(registry, FEATURES)

@@ -13,6 +13,10 @@ MAX_SHARE_SESSIONS: Final = 2000
 """`group.share.max.share.sessions`. At the bound, sessions of members that have left are removed;
 when there are none, no further session is opened, and its consumer retries."""
 
+MAX_SETTLED_MESSAGES: Final = 5000
+"""Messages that one request of a client of ours acknowledges by their receipts; a request with more
+is refused, and nothing of it is done."""
+
 MAX_CREATED_PARTITIONS: Final = 10_000
 """Partitions of all topics that one CreateTopics creates, as in Kafka; a request for more creates
 none."""
@@ -23,3 +27,8 @@ continue with. A topic that does not exist counts as one."""
 
 MAX_PATTERN_CHARS: Final = 249
 """A pattern for transactional ids; a longer one is refused."""
+
+MAX_SMALL_ELEMENTS: Final = 512
+"""Array elements and tagged fields of a request that is read on the event loop. One with more is
+large: it is read in a thread, starts alone on its connection, and large requests are served one at
+a time. Before a login there are no large requests; one is malformed."""

@@ -1,12 +1,13 @@
-"""How a handler says which API it serves, and in which versions.
+"""How a handler says which API it serves.
 
 A family is any object or module whose functions carry `@api`:
 
     class GroupApi(BrokerApi):
-        @api(ApiKey.HEARTBEAT, 0, 4)
+        @api(ApiKey.HEARTBEAT)
         async def heartbeat(self, ctx: RequestContext, request: Struct) -> Response: ...
 
-`Registry(GroupApi(broker), ...)` collects them; the ApiVersions answer is derived from the result.
+`Registry(GroupApi(broker), ...)` collects them. Their versions are in `served.py`: ApiVersions is
+answered before all handlers are loaded.
 
 A handler may be a coroutine function, or a plain function that returns its answer at once, or a
 future of it. The plain kind costs no task: about two microseconds less for each request, which is
@@ -21,26 +22,33 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
+from goqueue.model.tuples import NamedTuple
+from goqueue.protocols.kafka.served import SERVED
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.schemas import versions
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.kafka.context import Peer, RequestContext
     from goqueue.wire.kafka.error_codes import ErrorCode
     from goqueue.wire.kafka.frames import Response
-    from goqueue.wire.kafka.primitives import Cursor
+    from goqueue.wire.kafka.primitives import Buffer, Cursor
 
 __all__ = ["ApiKey", "ApiSpec", "BrokerApi", "Endpoint", "Registry", "api", "declared_specs"]
 
 Handler: TypeAlias = "Callable[[RequestContext, Any], Response | Awaitable[Response | None] | None]"
 """None answers nothing at all: a Produce request with acks=0."""
 
+Straight: TypeAlias = (
+    "Callable[[memoryview, Peer, int, int], bytes | list[Buffer] | Waiting | None]"
+)
+"""Serves a whole frame of its API, in a buffer that is used again at once: told the version and the
+number of the request, it returns the frame of the answer, whole or in parts, empty where none is
+wanted, or what is to be waited for. None when it is not a request that goes straight, and nothing
+has been changed."""
+
 Parse: TypeAlias = "Callable[[Cursor, int], Any]"
 OnError: TypeAlias = "Callable[[RequestContext, Any, ErrorCode], Response]"
-
-_ADVERTISED_BELOW_SERVED: Final = {ApiKey.PRODUCE: 0}
-"""librdkafka 2.0 compresses nothing unless it sees Produce from 0, though it never sends 0 to 2."""
 
 _STAMP: Final = "__kafka_api__"
 
@@ -62,11 +70,8 @@ class ApiSpec(msgspec.Struct, frozen=True):
     on_error: OnError | None
     """Makes the answer for an error that the handler raised; without it the answer is the code at
     the top level, where the API has one there."""
-
-    @property
-    def advertised_from(self) -> int:
-        """The lowest version that ApiVersions names."""
-        return min(self.first_version, _ADVERTISED_BELOW_SERVED.get(self.key, self.first_version))
+    straight: Callable[..., Any] | None = None
+    """A method of the same family that serves the usual requests at less cost. See `Straight`."""
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -74,6 +79,16 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     spec: ApiSpec
     handler: Handler
+    straight: Straight | None = None
+
+
+class Waiting(NamedTuple):
+    """An answer that is still to come to a request that went straight."""
+
+    ctx: RequestContext
+    response: Awaitable[Response | None]
+    request: Any = None
+    """What was asked for, where an answer that says why not names it."""
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -81,16 +96,19 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 def api(
     key: ApiKey,
-    first_version: int,
-    last_version: int,
-    *,
+    *versions: int,
     pipelined: bool = False,
     long_poll: bool = False,
     parse: Parse | None = None,
     on_error: OnError | None = None,
+    straight: Callable[..., Any] | None = None,
 ) -> Callable[[_F], _F]:
-    """Declare that the function below serves these versions of an API. See `ApiSpec`."""
-    spec = ApiSpec(key, first_version, last_version, pipelined, long_poll, parse, on_error)
+    """Declare that the function below serves an API. See `ApiSpec`.
+
+    The first and the last of its `versions` are those in `SERVED` unless they are given.
+    """
+    first, last = versions or SERVED[key]
+    spec = ApiSpec(key, first, last, pipelined, long_poll, parse, on_error, straight)
 
     def stamp(function: _F) -> _F:
         setattr(function, _STAMP, spec)
@@ -112,6 +130,10 @@ class Registry:
     def __init__(self, *families: object) -> None:
         self.endpoints: dict[tuple[int, int], Endpoint] = {}
         """By API key and version."""
+        self.straight: dict[int, tuple[Endpoint, Straight]] = {}
+        """Those that serve whole frames, by API key and version as one number."""
+        self.is_complete = True
+        """Whether other APIs than these are not served at all; otherwise requests of them wait."""
         self._specs: dict[int, ApiSpec] = {}
         for family in families:
             self.add(family)
@@ -128,18 +150,34 @@ class Registry:
                 raise ValueError(f"two handlers declare {spec.key.name}")
             _check_versions(spec)
             self._specs[spec.key] = spec
-            for version in range(spec.first_version, spec.last_version + 1):
+            for version in _versions(spec):
                 self.endpoints[spec.key, version] = endpoint
+        self.add_straight(family)
 
-    def specs(self) -> list[ApiSpec]:
-        """Every API served, by its key."""
-        return [self._specs[key] for key in sorted(self._specs)]
+    def add_straight(self, family: object) -> None:
+        """Take in what a family serves straight, and nothing else of it."""
+        for endpoint in _endpoints_of(family):
+            if endpoint.straight is not None:
+                for version in _versions(endpoint.spec):
+                    number = endpoint.spec.key << 16 | version
+                    self.straight[number] = endpoint, endpoint.straight
+
+    def versions(self) -> dict[int, tuple[int, int]]:
+        """The first and the last version of each API, also of those that are loaded later."""
+        known: dict[int, tuple[int, int]] = {} if self.is_complete else dict(SERVED.items())
+        known |= {key: (each.first_version, each.last_version) for key, each in self._specs.items()}
+        return {key: known[key] for key in sorted(known)}
 
 
 def _endpoints_of(family: object) -> Iterator[Endpoint]:
     home = family if isinstance(family, ModuleType) else type(family)
     for name, spec in _stamped(home):
-        yield Endpoint(spec, getattr(family, name))
+        straight = None if spec.straight is None else getattr(family, spec.straight.__name__)
+        yield Endpoint(spec, getattr(family, name), straight)
+
+
+def _versions(spec: ApiSpec) -> range:
+    return range(spec.first_version, spec.last_version + 1)
 
 
 def declared_specs(home: type) -> list[ApiSpec]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ssl
-from typing import NamedTuple
 
 import msgspec
 
 from goqueue.access.keys import Mechanism
+from goqueue.model.tuples import NamedTuple
 
 _MIB = 1024 * 1024
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from goqueue.model.errors import DamagedRangeError
+from goqueue.model.tuples import NamedTuple
 from goqueue.records import decode_readable
 from goqueue.records.batch import BatchInfo, walk
 from goqueue.runtime.tasks import in_thread

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -22,6 +22,7 @@ from goqueue.model.dead_letters import (
 )
 from goqueue.model.errors import GoQueueError, InternalTopicError, OffsetOutOfRangeError
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.partition import Isolation, Partition
 from goqueue.queues.dead_letters.letter_gaps import LetterGaps
 from goqueue.queues.delivery import operations as ops

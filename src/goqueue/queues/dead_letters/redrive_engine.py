@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
 
 from goqueue.model.dead_letters import REDRIVEN_HEADER, dead_letter_topic
 from goqueue.model.delivery import DELIVER_AT_HEADER
@@ -25,6 +26,7 @@ from goqueue.model.errors import (
     TopicError,
 )
 from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
+from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.partition import Isolation, Partition, Placed
 from goqueue.publishing.handover import delivery_bit
 from goqueue.publishing.requests import PublishRequest
@@ -66,15 +68,14 @@ class RedriveState(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class RedriveRequest:
+class RedriveRequest(msgspec.Struct, frozen=True):
     """Which letters shall go where, and how fast."""
 
     topic: str
     """Where they came from."""
     to: str | None = None
     """Where they go; back, if nothing is said."""
-    chosen: LetterFilter = field(default_factory=LetterFilter)
+    chosen: LetterFilter = msgspec.field(default_factory=LetterFilter)
     limit: int | None = None
     rate: float | None = None
     """Messages a second."""
@@ -105,8 +106,7 @@ class RefusedLetter(NamedTuple):
     error: str
 
 
-@dataclass(slots=True)
-class Redrive:
+class Redrive(msgspec.Struct):
     """A redrive, under way or over."""
 
     redrive_id: int
@@ -115,16 +115,16 @@ class Redrive:
     state: RedriveState = RedriveState.COUNTING
     total: int = 0
     """Letters that are meant; known once it is running."""
-    targets: Counter[str] = field(default_factory=Counter)
+    targets: Counter[str] = msgspec.field(default_factory=Counter)
     """How many went to which topic."""
     failed: int = 0
     """Letters that the target refused; they stay where they are."""
-    refused: list[RefusedLetter] = field(default_factory=list)
+    refused: list[RefusedLetter] = msgspec.field(default_factory=list)
     """The first of them."""
     error: str = ""
     """Why letters were refused, or why all of it failed."""
     ended_ms: int | None = None
-    task: asyncio.Task[None] | None = field(default=None, repr=False)
+    task: asyncio.Task[None] | None = None
 
     @property
     def done(self) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.dead_letters import Reason
+from goqueue.model.tuples import NamedTuple
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.pages import MessageState
 
@@ -62,13 +63,13 @@ def decide(
         return [ops.Untaken(ranges)]
     if verdict is Verdict.RELEASE:
         return release(queue, ranges, settings, now_ms, said.reason)
+    if verdict is Verdict.EXTEND:
+        longer_ms = settings.visibility_ms if said.delay_ms is None else said.delay_ms
+        return extend(queue, ranges, now_ms + longer_ms)
     offsets = [offset for first, end in ranges for offset in range(first, end)]
     if verdict is Verdict.NACK:
         return postpone(queue, offsets, settings, now_ms, delay_ms=said.delay_ms, error=said.reason)
-    if verdict is Verdict.REJECT:
-        return doom(offsets, Reason.REJECTED, settings, now_ms, said.reason)
-    longer_ms = settings.visibility_ms if said.delay_ms is None else said.delay_ms
-    return extend(queue, offsets, now_ms + longer_ms)
+    return doom(offsets, Reason.REJECTED, settings, now_ms, said.reason)
 
 
 def postpone(
@@ -141,12 +142,13 @@ def doom(
     return [ops.Doomed(ranges, reason, now_ms, error)]
 
 
-def extend(queue: PartitionQueue, offsets: Iterable[int], deadline_ms: int) -> list[Operation]:
+def extend(queue: PartitionQueue, ranges: Iterable[Range], deadline_ms: int) -> list[Operation]:
     """Let their members have messages until another deadline; one operation a lease."""
-    by_lease: dict[int, list[int]] = {}
-    for offset in offsets:
-        by_lease.setdefault(queue.window.lease_number(offset), []).append(offset)
+    by_lease: dict[int, list[Range]] = {}
+    for range_ in ranges:
+        for first, end, number in queue.window.flights(*range_):
+            by_lease.setdefault(number, []).append((first, end))
     return [
-        ops.Extended(number, deadline_ms, ops.ranges_of(mine))
+        ops.Extended(number, deadline_ms, ops.joined(mine))
         for number, mine in zip(queue.lease_numbers(len(by_lease)), by_lease.values(), strict=True)
     ]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.partition import Isolation
 from goqueue.queues.delivery.decisions import release
 from goqueue.queues.delivery.line import LANES, Reservation
 from goqueue.queues.delivery.members import Members
 from goqueue.queues.delivery.operations import LaneRange, Opened, Operation
+from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.delivery.queue import PartitionQueue
 from goqueue.queues.delivery.scheduler import LaneStats, Scheduler, Weights
 from goqueue.queues.delivery.settings import Mode, QueueSettings
@@ -51,6 +53,8 @@ class QueueGroup:
         self.queues: dict[TopicIdPartition, PartitionQueue] = {}
         self.unacked: dict[str, int] = {}
         """How many messages each member has."""
+        self.draining: set[str] = set()
+        """Members that are about to leave, and are handed nothing more."""
         self._schedulers: dict[str, Scheduler] = {}
         self._past: tuple[LaneStats, ...] = (_NOTHING_YET,) * LANES
         """What members that are gone were handed."""
@@ -134,8 +138,29 @@ class QueueGroup:
         found.append(self.members.next_deadline_ms())
         return min((each for each in found if each is not None), default=None)
 
+    def waits_for_acks(self, keys: Iterable[TopicIdPartition]) -> bool:
+        """Whether somebody may be handed more once messages of these queues are acknowledged.
+
+        A member has as much as it may have, share consumers have as much of a queue as they may
+        have together, or order forbids more before others are through.
+        """
+        most = self.settings.max_unacked
+        return (
+            self.settings.mode is Mode.EXCLUSIVE
+            or any(count >= most for count in self.unacked.values())
+            or not all(map(self.room, keys))
+        )
+
+    def room(self, key: TopicIdPartition) -> int:
+        """How many more messages of a queue share consumers may have together."""
+        queue = self.queues[key]
+        on_their_way = sum(each.count for each in queue.reserved.values())
+        taken = queue.total(MessageState.IN_FLIGHT) + on_their_way
+        return max(self.settings.partition_locks - taken, 0)
+
     def forget_member(self, member: str) -> None:
         """A member is gone; nothing is kept for it."""
+        self.draining.discard(member)
         scheduler = self._schedulers.pop(member, None)
         if scheduler is not None:
             self._past = _together((self._past, scheduler.stats()))

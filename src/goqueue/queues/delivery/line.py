@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import InvariantError
+from goqueue.queues.delivery.operations import LaneRange
 from goqueue.queues.delivery.pages import MessageState
 
 if TYPE_CHECKING:
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
 
     from goqueue.model.ranges import Range
     from goqueue.partitions.lane_index import LaneIndex
-    from goqueue.queues.delivery.operations import LaneRange
     from goqueue.queues.delivery.window import Window
 
 LANES: Final = len(Priority)
@@ -23,8 +24,7 @@ _LONGEST_STEP: Final = 65_536
 """How many messages are looked at together when none of those before was there to be handed out."""
 
 
-@dataclass(slots=True, eq=False)
-class Reservation:
+class Reservation(msgspec.Struct, eq=False):
     """Messages of one queue that were chosen for a member: its own once that is stored.
 
     Until it ends, the messages are as available as before, and nobody else is offered them.
@@ -90,6 +90,10 @@ class Line:
 
     def ready(self, until: int, at_most: int) -> list[int]:
         """How many messages before `until` each lane has, as far as `at_most`."""
+        if self._lanes.is_flat and not any(self._back_count):
+            found = [0] * LANES
+            found[Priority.NORMAL] = self._ready(Priority.NORMAL, until, at_most)
+            return found
         return [self._ready(lane, until, at_most) for lane in range(LANES)]
 
     def _ready(self, lane: int, until: int, at_most: int) -> int:
@@ -175,7 +179,7 @@ class Line:
 
     def put_back(self, first: int, end: int) -> None:
         """Let messages be chosen once more, each in its lane."""
-        if not len(self._lanes):
+        if self._lanes.is_flat:
             self._push(Priority.NORMAL, first, end)
             return
         for lane in range(LANES):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from array import array
 from enum import IntEnum
-from itertools import groupby
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from goqueue.model.errors import InvariantError
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,16 +87,16 @@ class Page:
         if flight is None:
             return
         found = RUNS[MessageState.IN_FLIGHT].finditer(self.states, at, upto)
-        for first, end in [run.span() for run in found]:
-            numbers = flight.leases[first:end]
-            if numbers.count(numbers[0]) == end - first:
-                yield first, end, numbers[0]
-                continue
-            from_ = first
-            for number, same in groupby(numbers):
-                to = from_ + sum(1 for _ in same)
-                yield from_, to, number
-                from_ = to
+        for start, end in [run.span() for run in found]:
+            first = start
+            while first < end:
+                numbers = flight.leases[first:end]
+                number = numbers[0]
+                size = numbers.count(number)
+                if numbers[:size].count(number) != size:  # some of them lie behind others
+                    size = sum(1 for _ in takewhile(number.__eq__, numbers))
+                yield first, first + size, number
+                first += size
 
     def lease_numbers(self) -> list[int]:
         """The lease of each message in flight."""
@@ -207,10 +208,6 @@ class PageTable:
     def nonce(self, offset: int) -> int:
         """The nonce of the delivery of a message in flight."""
         return self._flight(offset).nonces[offset % PAGE]
-
-    def lease_number(self, offset: int) -> int:
-        """The lease of a message in flight."""
-        return self._flight(offset).leases[offset % PAGE]
 
     def _flight(self, offset: int) -> Flight:
         page = self._pages.get(offset // PAGE)

@@ -6,7 +6,7 @@ A receipt names a partition and no group, and many groups may read that.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import (
     ExpiredReceiptError,
@@ -15,10 +15,11 @@ from goqueue.model.errors import (
     ReceiptError,
     UnknownReceiptError,
 )
+from goqueue.model.tuples import NamedTuple
 from goqueue.queues.delivery.pages import MessageState
 
 if TYPE_CHECKING:
-    from goqueue.model.topic_partition import TopicIdPartition
+    from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.queue import PartitionQueue
 
@@ -94,12 +95,30 @@ def refusal(queue: PartitionQueue, receipt: Receipt, now_ms: int) -> ReceiptErro
         if window.leases[delivery.lease].deadline_ms > now_ms:
             return None
         return ExpiredReceiptError(_EXPIRED.format(receipt))
-    if receipt.nonce in queue.expired:
-        return ExpiredReceiptError(_EXPIRED.format(receipt))
+    return _refusal_of_old(queue, receipt.offset, receipt.nonce, str(receipt))
+
+
+def refusal_by_nonce(
+    queue: PartitionQueue, place: TopicPartition, offset: int, nonce: int, now_ms: int
+) -> ReceiptError | None:
+    """`refusal`, for those who say no delivery count: the nonce alone tells deliveries apart."""
+    delivery = queue.window.delivery(offset)
+    shown = f"{place.topic}:{place.partition}:{offset}:*:{nonce:016x}"
+    if delivery is None or delivery.nonce != nonce:
+        return _refusal_of_old(queue, offset, nonce, shown)
+    if queue.window.leases[delivery.lease].deadline_ms > now_ms:
+        return None
+    return ExpiredReceiptError(_EXPIRED.format(shown))
+
+
+def _refusal_of_old(queue: PartitionQueue, offset: int, nonce: int, shown: str) -> ReceiptError:
+    """Why the receipt of a delivery that is over does not count."""
+    if nonce in queue.expired:
+        return ExpiredReceiptError(_EXPIRED.format(shown))
     unknown = UnknownReceiptError(
-        f"no open delivery has the receipt {receipt}: it was used already, or never given"
+        f"no open delivery has the receipt {shown}: it was used already, or never given"
     )
-    if window.state(receipt.offset) in _DONE:
+    if queue.window.state(offset) in _DONE:
         unknown.is_done = 1
     return unknown
 

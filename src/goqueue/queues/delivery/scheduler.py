@@ -15,10 +15,11 @@ everything else, the longest waiting lane first, and waits anew. That message is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from goqueue.model.errors import InvalidGroupRequestError, InvariantError
 from goqueue.model.limits import MAX_LANE_WEIGHT, PRIORITY_COUNT
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -64,6 +64,31 @@ class Window(PageTable):
             if lease == number
         )
 
+    def is_held(self, first: int, end: int, nonces: bytes, now_ms: int) -> bool:
+        """Whether all of [first, end) are in the deliveries with these nonces, and none is late."""
+        if first < self.start:
+            return False
+        drawn = 0
+        while first < end:
+            number, at = divmod(first, PAGE)
+            upto = min(PAGE, at + end - first)
+            size = upto - at
+            page = self._pages.get(number)
+            if page is None or page.flight is None:
+                return False
+            given = nonces[8 * drawn : 8 * (drawn + size)]
+            if (
+                page.states.count(_IN_FLIGHT, at, upto) != size
+                or page.flight.nonces[at:upto].tobytes() != given
+            ):
+                return False
+            for lease in set(page.flight.leases[at:upto]):
+                if self.leases[lease].deadline_ms <= now_ms:
+                    return False
+            first += size
+            drawn += size
+        return True
+
     # --- Changing --------------------------------------------------------------------------------
 
     def add_lease(self, number: int, lease: Lease) -> None:

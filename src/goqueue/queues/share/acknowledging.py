@@ -1,34 +1,41 @@
-"""What share consumers say became of messages: of ranges of offsets, as they have no receipts.
+"""What share consumers say became of messages: of ranges of offsets.
 
-The cost is by range, not by message: a consumer that accepts what it was handed names it in one.
+Kafka's have no receipts, and name what they have. Ours show the nonces of their deliveries. The
+cost is by range, not by message: a consumer that accepts what it was handed names it in one.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Protocol
 
 from goqueue.model.errors import ForeignReceiptError, GoQueueError
-from goqueue.queues.delivery import operations as ops
+from goqueue.model.topic_partition import TopicPartition
+from goqueue.model.tuples import NamedTuple
 from goqueue.queues.delivery.decisions import Acknowledgement, Verdict, decide
+from goqueue.queues.share.settlements import held_by_nonces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from goqueue.model.ranges import Range
-    from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
+    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.measures import Measures
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.service import Queues
+    from goqueue.queues.share.settlements import Settlement, Unsettled
     from goqueue.queues.traces import QueueTraces, TracedVerdict
     from goqueue.runtime.clock import Clock
+    from goqueue.topics.catalogue import Topics
 
 
 class ShareAckServices(Protocol):
     """What acknowledging in share groups needs."""
 
     queues: Queues
+    topics: Topics
     clock: Clock
     queue_traces: QueueTraces
     measures: Measures
@@ -65,87 +72,144 @@ class ShareAcks:
             CoordinatorUnavailableError: nothing could be stored, and nothing counts.
         """
         started_s = self._services.clock.monotonic_s()
-        await self._queues.ready()
+        await self._queues.ready(group_id)
         group = self._queues.group(group_id)
         now_ms = self._queues.now_ms()
         outcomes: dict[TopicPartition, GoQueueError | None] = {}
-        changes: dict[TopicIdPartition, list[Operation]] = {}
-        traced: list[TracedVerdict] = []
+        decided = _Decided(group, now_ms)
         for partition, acknowledged in said.items():
             try:
                 key = self._queues.key(partition)
-                queue = _checked(group, key, member_id, acknowledged, now_ms)
+                _check(group, key, member_id, acknowledged, now_ms)
             except GoQueueError as error:
                 outcomes[partition] = error
                 continue
             outcomes[partition] = None
-            traced += self._traced(group, key, queue, acknowledged)
-            changes[key] = _decided(group, queue, acknowledged, now_ms)
-        await self._store(group, changes, traced)
-        took_s = self._services.clock.monotonic_s() - started_s
-        for partition, refusal in outcomes.items():
-            if refusal is None:
-                self._measure(partition.topic, group_id, said[partition], took_s)
+            for verdict, ranges in _by_verdict(acknowledged).items():
+                self._decide(decided, partition, key, Acknowledgement(verdict), ranges)
+        await self._store(decided, self._change(decided))
+        self._measure(decided, started_s)
         return outcomes
 
-    def _traced(
+    async def settle(
+        self, group_id: str, said: Mapping[TopicIdPartition, Sequence[Settlement]]
+    ) -> dict[TopicIdPartition, list[Unsettled] | GoQueueError]:
+        """Take acknowledgements with the nonces of deliveries, whoever shows them.
+
+        Returns, for each partition, which messages do not count, or why none does. What counts is
+        stored before this returns.
+
+        Raises:
+            GroupNotFoundError: there is no such group.
+            CoordinatorUnavailableError: it could not be stored; all of it may be said again.
+        """
+        started_s = self._services.clock.monotonic_s()
+        await self._queues.ready(group_id)
+        group = self._queues.group(group_id)
+        now_ms = self._queues.now_ms()
+        outcomes: dict[TopicIdPartition, list[Unsettled] | GoQueueError] = {}
+        done: list[tuple[_Decided, int]] = []
+        # What is settled first is so before the next is looked at: nothing counts twice.
+        for settlements in zip_longest(*said.values()):
+            decided = _Decided(group, now_ms)
+            for key, settlement in zip(said, settlements, strict=True):
+                if settlement is not None:
+                    outcome = self._settle(decided, key, settlement)
+                    outcomes[key] = _joined(outcomes.get(key), outcome)
+            done.append((decided, self._change(decided)))
+        for decided, end_offset in done:
+            await self._store(decided, end_offset)
+            self._measure(decided, started_s)
+        return outcomes
+
+    def _settle(
+        self, decided: _Decided, key: TopicIdPartition, settlement: Settlement
+    ) -> list[Unsettled] | GoQueueError:
+        try:
+            topic = self._services.topics.catalogue.topic_with_id(key[0])
+        except GoQueueError as error:
+            return error
+        partition = TopicPartition(topic.name, key[1])
+        queue = decided.group.queues.get(key)
+        held, failed = held_by_nonces(queue, partition, settlement, decided.now_ms)
+        if held:
+            self._decide(decided, partition, key, settlement.acknowledgement, held)
+        return failed
+
+    def _decide(
         self,
-        group: QueueGroup,
+        decided: _Decided,
+        partition: TopicPartition,
         key: TopicIdPartition,
-        queue: PartitionQueue,
-        acknowledged: Sequence[AcknowledgedOffsets],
-    ) -> list[TracedVerdict]:
-        """What of the messages is traced, as long as the member has them."""
+        said: Acknowledgement,
+        ranges: list[Range],
+    ) -> None:
+        """Say what an acknowledgement makes of messages that members have."""
+        queue = decided.group.queues[key]
         traces = self._services.queue_traces
         place = traces.traced_place(key) if traces.is_on else None
-        if place is None:
-            return []
-        return [
-            traces.acknowledged(
-                place, group.group_id, queue, [(first, last + 1)], Acknowledgement(verdict)
-            )
-            for first, last, verdict in acknowledged
-        ]
+        if place is not None:
+            group_id = decided.group.group_id
+            decided.traced.append(traces.acknowledged(place, group_id, queue, ranges, said))
+        count = sum(end - first for first, end in ranges)
+        decided.verdicts.append((partition.topic, said.verdict, count))
+        operations = decide(said, ranges, queue, decided.group.settings, decided.now_ms)
+        decided.changes.setdefault(key, []).extend(operations)
 
-    async def _store(
-        self,
-        group: QueueGroup,
-        changes: dict[TopicIdPartition, list[Operation]],
-        traced: list[TracedVerdict],
-    ) -> None:
-        if not changes:
+    def _change(self, decided: _Decided) -> int:
+        """Make it true; returns what must be committed before anybody is told."""
+        if not decided.changes:
+            return 0
+        decided.is_awaited = decided.group.waits_for_acks(decided.changes)
+        return self._queues.shard_of(decided.group).change(decided.group, decided.changes)
+
+    async def _store(self, decided: _Decided, end_offset: int) -> None:
+        if not decided.changes:
             return
+        group = decided.group
         shard = self._queues.shard_of(group)
-        await shard.store(group, changes)
-        self._services.queue_traces.settled(traced)
-        done = {type(each) for operations in changes.values() for each in operations}
-        if done - {ops.Settled}:
+        await shard.state.committed(end_offset)
+        self._services.queue_traces.settled(decided.traced)
+        if any(verdict is not Verdict.ACK for _, verdict, _ in decided.verdicts):
             shard.changed(group)
-        else:  # the member may have more than before
+        elif decided.is_awaited:
             self._queues.waiters(group.group_id).wake()
 
-    def _measure(
-        self, topic: str, group_id: str, acknowledged: Sequence[AcknowledgedOffsets], took_s: float
-    ) -> None:
-        counts: dict[Verdict, int] = {}
-        for first, last, verdict in acknowledged:
-            counts[verdict] = counts.get(verdict, 0) + last - first + 1
-        for verdict, count in counts.items():
+    def _measure(self, decided: _Decided, started_s: float) -> None:
+        took_s = self._services.clock.monotonic_s() - started_s
+        group_id = decided.group.group_id
+        for topic, verdict, count in decided.verdicts:
             self._services.measures.settled(topic, group_id, verdict, count, took_s)
 
 
-def _checked(
+class _Decided:
+    """What is to become of messages of one group, and what is told when it has."""
+
+    def __init__(self, group: QueueGroup, now_ms: int) -> None:
+        self.group = group
+        self.now_ms = now_ms
+        self.changes: dict[TopicIdPartition, list[Operation]] = {}
+        self.traced: list[TracedVerdict] = []
+        self.verdicts: list[tuple[str, Verdict, int]] = []
+        """A topic, what was said, and of how many messages."""
+        self.is_awaited = False
+        """Somebody may be handed more once something is acknowledged."""
+
+
+def _joined(
+    before: list[Unsettled] | GoQueueError | None, outcome: list[Unsettled] | GoQueueError
+) -> list[Unsettled] | GoQueueError:
+    return before + outcome if isinstance(before, list) and isinstance(outcome, list) else outcome
+
+
+def _check(
     group: QueueGroup,
     key: TopicIdPartition,
     member_id: str,
     acknowledged: Sequence[AcknowledgedOffsets],
     now_ms: int,
-) -> PartitionQueue:
-    """The queue, if the member has all of these messages.
-
-    Raises:
-        ForeignReceiptError: it does not have one of them, or not any more.
-    """
+) -> None:
+    """Raise `ForeignReceiptError`, unless the member has all of these messages."""
     queue = group.queues.get(key)
     held = group.unacked.get(member_id, 0)
     for first, last, verdict in acknowledged:
@@ -161,7 +225,6 @@ def _checked(
             )
     if queue is None:
         raise ForeignReceiptError(f"group {group.group_id!r} does not read the partition")
-    return queue
 
 
 def _has(queue: PartitionQueue, first: int, last: int, member_id: str, now_ms: int) -> bool:
@@ -174,18 +237,9 @@ def _has(queue: PartitionQueue, first: int, last: int, member_id: str, now_ms: i
     return expected == last + 1
 
 
-def _decided(
-    group: QueueGroup,
-    queue: PartitionQueue,
-    acknowledged: Sequence[AcknowledgedOffsets],
-    now_ms: int,
-) -> list[Operation]:
-    """What verdicts on messages, none of which is named twice, make of them."""
-    by_verdict: dict[Verdict, list[Range]] = {}
+def _by_verdict(acknowledged: Sequence[AcknowledgedOffsets]) -> dict[Verdict, list[Range]]:
+    """The messages, none of which is named twice, by what is said of them."""
+    found: dict[Verdict, list[Range]] = {}
     for first, last, verdict in acknowledged:
-        by_verdict.setdefault(verdict, []).append((first, last + 1))
-    return [
-        operation
-        for verdict, ranges in by_verdict.items()
-        for operation in decide(Acknowledgement(verdict), ranges, queue, group.settings, now_ms)
-    ]
+        found.setdefault(verdict, []).append((first, last + 1))
+    return found

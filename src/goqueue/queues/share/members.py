@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.model.errors import (
     GroupModeError,
     GroupNotFoundError,
+    InternalTopicError,
     InvalidGroupIdError,
     InvalidGroupRequestError,
 )
+from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
+from goqueue.model.tuples import NamedTuple
 from goqueue.queues.delivery.group import REDRIVE_GROUP, QueueGroup
 from goqueue.queues.delivery.members import SharedMember
 from goqueue.queues.delivery.settings import NEW_SHARE_GROUP, Mode
 
 if TYPE_CHECKING:
-    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.queues.service import Queues
     from goqueue.topics.catalogue import Topics
 
@@ -94,6 +96,21 @@ class ShareMembers:
             return await self._queues.join(group_id, NEW_SHARE_GROUP)
         except GroupModeError as error:
             raise GroupNotFoundError(f"{group_id!r} is no share group") from error
+
+    def partition(self, place: TopicIdPartition) -> TopicPartition:
+        """A partition that share groups may read.
+
+        Raises:
+            TopicError: it is not there, or of an internal topic.
+        """
+        topic = self._topics.catalogue.topic_with_id(place[0])
+        if topic.is_internal:
+            raise InternalTopicError(
+                f"{topic.name} is an internal topic: share groups cannot read it"
+            )
+        partition = TopicPartition(topic.name, place[1])
+        self._topics.catalogue.require(partition)
+        return partition
 
     def is_member(self, group_id: str, member_id: str) -> bool:
         """Whether a member is there."""

@@ -6,9 +6,11 @@ may change freely; a message that others may use may not go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from google.protobuf import descriptor_pb2 as pb
+
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf import descriptor_pb2 as pb, text_format
 from google.protobuf.text_encoding import CEscape
 
 from goqueue.model.errors import InvalidSchemaError
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,9 +6,10 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from goqueue.client.consuming.log_offsets import READ_COMMITTED
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.errors import TopicMissingError
-from goqueue.spark.kafka.cluster import READ_COMMITTED, Cluster, TopicView
+from goqueue.spark.kafka.cluster import Cluster, TopicView
 from goqueue.spark.options.link_options import link_settings
 from goqueue.spark.reading.resolving import find_ends
 from goqueue.spark.wording import nearest

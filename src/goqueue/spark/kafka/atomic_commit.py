@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from goqueue.client.link.link import TRANSACTION_KEY
 from goqueue.spark.errors import BrokerRefusedError
-from goqueue.spark.kafka.cluster import TRANSACTION_KEY, Cluster
 from goqueue.spark.kafka.producing import Producer, check_transaction_code
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
@@ -13,21 +13,16 @@ from goqueue.wire.kafka.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
-_API_VERSIONS_VERSION: Final = 0
+    from goqueue.spark.kafka.cluster import Cluster
 
 
 def check_support(cluster: Cluster) -> None:
     """Raise `BrokerRefusedError` where the broker cannot commit transactions together."""
-    answer = cluster.retry(
-        "asking what the broker can do",
-        lambda: cluster.to_any().call(ApiKey.API_VERSIONS, _API_VERSIONS_VERSION),
-    )
-    if all(each.api_key != ApiKey.COMMIT_TOGETHER for each in answer.api_keys):
+    connection = cluster.retry("asking what the broker can do", cluster.link.to_any)
+    if ApiKey.COMMIT_TOGETHER not in connection.versions:
         raise BrokerRefusedError(
-            f"{cluster.settings.addresses} cannot commit transactions together: it is no GoQueue, "
-            "or an older one. With guarantee=at-least-once any broker will do",
-            ErrorCode.unsupported_version,
+            f"{cluster.link} cannot commit transactions together: it is no GoQueue, "
+            "or an older one. With guarantee=at-least-once any broker will do"
         )
 
 
@@ -50,10 +45,10 @@ def abort_atomically(
     cluster: Cluster, series: str, number: int, members: Sequence[Producer]
 ) -> None:
     """Abort a batch, with one try: what is not aborted now is by its timeout."""
-    _ask(cluster, series, number, members, 1, committed=False)
+    cluster.once(lambda: _ask(cluster, series, number, members, 1, committed=False))
 
 
-def _ask(
+async def _ask(
     cluster: Cluster,
     series: str,
     number: int,
@@ -62,7 +57,9 @@ def _ask(
     *,
     committed: bool,
 ) -> bool:
-    answer = cluster.coordinator(TRANSACTION_KEY, series).call(
+    answer = await cluster.link.ask_coordinator(
+        TRANSACTION_KEY,
+        series,
         ApiKey.COMMIT_TOGETHER,
         0,
         series=series,
@@ -81,8 +78,7 @@ def _ask(
     if answer.error_code == ErrorCode.invalid_request:
         raise BrokerRefusedError(
             f"batch {number} of {series}: the broker does not take {len(members)} tasks with rows "
-            "in one batch. Coalesce the rows into fewer partitions before they are written",
-            answer.error_code,
+            "in one batch. Coalesce the rows into fewer partitions before they are written"
         )
     check_transaction_code(answer.error_code, f"batch {number} of {series}")
     return bool(answer.is_new)

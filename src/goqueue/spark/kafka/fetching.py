@@ -12,16 +12,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
+from goqueue.client.consuming.log_offsets import EARLIEST, ask_leaders
+from goqueue.client.link.codes import RetriableBrokerError, check_code
+from goqueue.client.link.link import UNKNOWN
+from goqueue.model.errors import GoQueueError
 from goqueue.records.batch import HEADER_BYTES, BatchInfo, peek_header
-from goqueue.spark.errors import BrokerAwayError, DataLossError, TopicMissingError
-from goqueue.spark.kafka.cluster import EARLIEST, Cluster, TryAgainError, check_code
+from goqueue.spark.errors import DataLossError
+from goqueue.spark.kafka.cluster import FETCHING
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from concurrent.futures import Future
 
-    from goqueue.spark.kafka.connection import Connection
+    from goqueue.spark.kafka.cluster import Cluster
     from goqueue.spark.kafka.ranges import OffsetRange
     from goqueue.wire.kafka.reading import Struct
 
@@ -88,8 +93,6 @@ class RangeFetcher:
         self._chunk_bytes = chunk_bytes
         self._fail_on_data_loss = fail_on_data_loss
         self._open = [_Progress(each, each.start) for each in ranges if each.size > 0]
-        self._asked: list[_Progress] = []
-        self._connection: Connection | None = None
 
     def chunks(self) -> Iterator[Chunk]:
         """Every batch of the ranges, in the order of the ranges and of their offsets.
@@ -98,50 +101,56 @@ class RangeFetcher:
             DataLossError: offsets are gone, and that is to be an error.
             BrokerAwayError: the broker did not come back in time.
         """
+        ahead = self._ask_ahead()
         try:
-            while self._open:
-                found = self._cluster.retry("reading", self._next)
-                self._open = [each for each in self._open if not each.is_done]
-                if self._open:
-                    self._ask_ahead()
+            while ahead is not None:
+                found = ahead.result()
+                ahead = self._ask_ahead()
                 yield from found
         finally:
-            self._hang_up()
+            if ahead is not None:
+                ahead.cancel()
 
-    def _hang_up(self) -> None:
-        """An answer under way belongs to nobody; a connection with one cannot be used again."""
-        if self._connection is not None:
-            self._cluster.close()
-            self._connection = None
+    def _ask_ahead(self) -> Future[list[Chunk]] | None:
+        """Begin to fetch what comes next; None at the end of all ranges."""
+        self._open = [each for each in self._open if not each.is_done]
+        return self._cluster.start("reading", self._next) if self._open else None
 
-    def _ask_ahead(self) -> None:
-        """Send the next request; what goes wrong with it is met again when it is needed."""
+    async def _next(self) -> list[Chunk]:
+        """Fetch from the broker that leads the first range that is open."""
+        first = self._open[0]
+        leader = await self._leader(first)
+        if leader is None:
+            self._lose(first, first.source.end, "the topic was deleted")
+            return []
+        others = self._open[1:_MAX_RANGES]
+        asked = [first, *[each for each in others if await self._leader(each) == leader]]
+        answer = await self._cluster.link.ask(
+            ApiKey.FETCH,
+            FETCH_VERSION,
+            node=leader,
+            lane=FETCHING,
+            wait_s=_WAIT_MS / 1000,
+            **self._request(asked),
+        )
+        check_code(answer.error_code, "fetch")
+        by_place = {(each.source.topic_id, each.source.partition): each for each in asked}
+        found, refused = [], []
+        for topic in answer.responses:
+            for part in topic.partitions:
+                progress = by_place[str(topic.topic_id), part.partition_index]
+                if part.error_code:
+                    refused.append((progress, part.error_code))
+                elif chunk := self._take(progress, part, is_first=progress is first):
+                    found.append(chunk)
+        await self._handle_all(refused, may_wait=bool(found))
+        return found
+
+    async def _leader(self, progress: _Progress) -> int | None:
         try:
-            self._ask()
-        except BrokerAwayError:
-            self._hang_up()
-
-    def _ask(self) -> None:
-        """Ask for what is open, of the broker that leads the first; drop what has no topic."""
-        while self._open:
-            first = self._open[0]
-            try:
-                leader = self._cluster.leader_of(first.source.place)
-            except TopicMissingError:
-                self._lose(first, first.source.end, "the topic was deleted")
-                del self._open[0]
-                continue
-            others = [each for each in self._open[1:_MAX_RANGES] if self._leads(leader, each)]
-            connection = self._cluster.to_node(leader)
-            connection.send(ApiKey.FETCH, FETCH_VERSION, **self._request([first, *others]))
-            self._connection, self._asked = connection, [first, *others]
-            return
-
-    def _leads(self, leader: int, progress: _Progress) -> bool:
-        try:
-            return self._cluster.leader_of(progress.source.place) == leader
-        except TopicMissingError:
-            return False  # said when it is first in line
+            return await self._cluster.link.leader(progress.source.place)
+        except UNKNOWN:
+            return None  # said when it is first in line
 
     def _request(self, asked: Sequence[_Progress]) -> dict[str, Any]:
         topics: dict[str, list[dict[str, int]]] = {}
@@ -165,31 +174,9 @@ class RangeFetcher:
             "forgotten_topics_data": [],
         }
 
-    def _next(self) -> list[Chunk]:
-        if self._connection is None:
-            self._ask()
-        if self._connection is None:
-            return []
-        try:
-            answer = self._connection.receive(_WAIT_MS / 1000)
-        except BaseException:
-            self._hang_up()
-            raise
-        self._connection = None
-        check_code(answer.error_code, "fetch")
-        by_place = {(each.source.topic_id, each.source.partition): each for each in self._asked}
-        found, refused = [], []
-        for topic in answer.responses:
-            for part in topic.partitions:
-                progress = by_place[str(topic.topic_id), part.partition_index]
-                if part.error_code:
-                    refused.append((progress, part.error_code))
-                elif chunk := self._take(progress, part, is_first=progress is self._asked[0]):
-                    found.append(chunk)
-        self._handle_all(refused, may_wait=bool(found))
-        return found
-
-    def _handle_all(self, refused: Sequence[tuple[_Progress, int]], *, may_wait: bool) -> None:
+    async def _handle_all(
+        self, refused: Sequence[tuple[_Progress, int]], *, may_wait: bool
+    ) -> None:
         """See to the partitions that answered with an error.
 
         Where others had data, that data is counted as read and must be handed out first: what can
@@ -197,9 +184,9 @@ class RangeFetcher:
         """
         for progress, code in refused:
             try:
-                self._handle(progress, code)
-            except BrokerAwayError:
-                if not may_wait:
+                await self._handle(progress, code)
+            except GoQueueError as error:
+                if not (may_wait and error.retriable):
                     raise
 
     def _take(self, progress: _Progress, part: Struct, *, is_first: bool) -> Chunk | None:
@@ -233,32 +220,29 @@ class RangeFetcher:
 
     # --- What is not there any more --------------------------------------------------------------
 
-    def _handle(self, progress: _Progress, code: int) -> None:
+    async def _handle(self, progress: _Progress, code: int) -> None:
         source = progress.source
         if code == ErrorCode.offset_out_of_range:
-            earliest = self._earliest(progress)
+            places = {source.place: EARLIEST}
+            earliest = (await ask_leaders(self._cluster.link, places))[source.place]
             if earliest > progress.position:
                 self._lose(progress, earliest, f"the log starts at {earliest}")
             else:
                 self._lose(progress, source.end, "the log ends before")
         elif code in {ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition}:
-            self._check_topic(progress)
+            await self._check_topic(progress)
         elif code in {ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch}:
-            self._cluster.forget_leaders()
-            raise TryAgainError(f"{source} has another leader")
+            self._cluster.link.misled(source.place)
+            raise RetriableBrokerError(f"{source} has another leader")
         else:
             check_code(code, f"reading {source}")
 
-    def _earliest(self, progress: _Progress) -> int:
-        place = progress.source.place
-        return self._cluster.offsets_at({place: EARLIEST}, self._isolation)[place]
-
-    def _check_topic(self, progress: _Progress) -> None:
+    async def _check_topic(self, progress: _Progress) -> None:
         """The broker does not know the id: is the topic gone, or is the broker behind?"""
         source = progress.source
-        now = self._cluster.topics([source.topic]).get(source.topic)
+        now = (await self._cluster.describe([source.topic])).get(source.topic)
         if now is not None and now.topic_id == source.topic_id:
-            raise TryAgainError(f"{source} is not served yet")
+            raise RetriableBrokerError(f"{source} is not served yet")
         reason = "the topic was deleted" + ("" if now is None else " and recreated")
         self._lose(progress, source.end, reason)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from goqueue.client.link.link import GROUP_KEY
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.spark.kafka.cluster import GROUP_KEY, Cluster
 from goqueue.spark.kafka.groups import AT_ONCE, GroupLine
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.errors import MalformedRequestError
@@ -15,7 +15,8 @@ from goqueue.wire.kafka.primitives import Cursor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.spark.kafka.connection import Connection
+    from goqueue.client.link.link import Link
+    from goqueue.spark.kafka.cluster import Cluster
 
 _DESCRIBE_GROUPS_VERSION: Final = 5
 _CONSUMER_GROUP_DESCRIBE_VERSION: Final = 0
@@ -40,26 +41,27 @@ def readings(cluster: Cluster, groups: Sequence[GroupLine]) -> dict[str, Reading
     wanted = [each for each in groups if each.kind in {_CLASSIC, _CONSUMER}]
     found: dict[str, Reading] = {}
     for at in range(0, len(wanted), AT_ONCE):
-        asking = partial(_some, cluster, wanted[at : at + AT_ONCE])
+        asking = partial(_some, cluster.link, wanted[at : at + AT_ONCE])
         found |= cluster.retry("looking up members", asking)
     return found
 
 
-def _some(cluster: Cluster, groups: Sequence[GroupLine]) -> dict[str, Reading]:
+async def _some(link: Link, groups: Sequence[GroupLine]) -> dict[str, Reading]:
     kinds = {each.name: each.kind for each in groups}
     found: dict[str, Reading] = {}
-    for connection, names in cluster.coordinators(GROUP_KEY, list(kinds)):
-        found |= _classic(connection, [name for name in names if kinds[name] == _CLASSIC])
-        found |= _consumer(connection, [name for name in names if kinds[name] == _CONSUMER])
+    for node, names in (await link.coordinators(GROUP_KEY, kinds)).items():
+        found |= await _classic(link, node, [name for name in names if kinds[name] == _CLASSIC])
+        found |= await _consumer(link, node, [name for name in names if kinds[name] == _CONSUMER])
     return found
 
 
-def _classic(connection: Connection, names: list[str]) -> dict[str, Reading]:
+async def _classic(link: Link, node: int, names: list[str]) -> dict[str, Reading]:
     if not names:
         return {}
-    answer = connection.call(
+    answer = await link.ask(
         ApiKey.DESCRIBE_GROUPS,
         _DESCRIBE_GROUPS_VERSION,
+        node=node,
         groups=names,
         include_authorized_operations=False,
     )
@@ -75,12 +77,13 @@ def _classic(connection: Connection, names: list[str]) -> dict[str, Reading]:
     }
 
 
-def _consumer(connection: Connection, names: list[str]) -> dict[str, Reading]:
+async def _consumer(link: Link, node: int, names: list[str]) -> dict[str, Reading]:
     if not names:
         return {}
-    answer = connection.call(
+    answer = await link.ask(
         ApiKey.CONSUMER_GROUP_DESCRIBE,
         _CONSUMER_GROUP_DESCRIBE_VERSION,
+        node=node,
         group_ids=names,
         include_authorized_operations=False,
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from goqueue.client.link.codes import check_code
+from goqueue.client.link.link import GROUP_KEY
 from goqueue.model.errors import GoQueueError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.records import decode_rows
 from goqueue.records.batch import HEADER_BYTES, peek_header
-from goqueue.spark.kafka.cluster import GROUP_KEY, Cluster, check_code
 from goqueue.spark.kafka.waiting import look_at
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
@@ -17,7 +18,8 @@ from goqueue.wire.kafka.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from goqueue.spark.kafka.connection import Connection
+    from goqueue.client.link.link import Link
+    from goqueue.spark.kafka.cluster import Cluster
 
 _LIST_GROUPS_VERSION: Final = 5
 _OFFSET_FETCH_VERSION: Final = 8
@@ -44,14 +46,14 @@ def list_groups(cluster: Cluster) -> list[GroupLine]:
     Raises:
         SparkSourceError: a broker is unavailable, or refuses.
     """
-    return cluster.retry("listing groups", lambda: _list_groups(cluster))
+    return cluster.retry("listing groups", lambda: _list_groups(cluster.link))
 
 
-def _list_groups(cluster: Cluster) -> list[GroupLine]:
-    cluster.topics([])  # or it would not be known who else there is
+async def _list_groups(link: Link) -> list[GroupLine]:
+    await link.describe(())  # or it would not be known who else there is
     found = {}
-    for node_id in cluster.nodes():
-        answer = cluster.to_node(node_id).call(ApiKey.LIST_GROUPS, _LIST_GROUPS_VERSION)
+    for node in sorted(link.metadata.nodes):
+        answer = await link.ask(ApiKey.LIST_GROUPS, _LIST_GROUPS_VERSION, node=node)
         check_code(answer.error_code, "listing groups")
         for each in answer.groups:
             line = GroupLine(each.group_id, each.group_type.lower(), each.group_state)
@@ -69,28 +71,30 @@ def committed(
     """
     found: dict[str, dict[TopicPartition, int]] = {each.name: {} for each in groups}
     for at in range(0, len(groups), AT_ONCE):
-        asking = partial(_some, cluster, groups[at : at + AT_ONCE])
+        asking = partial(_some, cluster.link, groups[at : at + AT_ONCE])
         found |= cluster.retry("looking up offsets", asking)
     return found
 
 
-def _some(cluster: Cluster, groups: Sequence[GroupLine]) -> dict[str, dict[TopicPartition, int]]:
+async def _some(link: Link, groups: Sequence[GroupLine]) -> dict[str, dict[TopicPartition, int]]:
     found: dict[str, dict[TopicPartition, int]] = {}
-    for connection, names in cluster.coordinators(GROUP_KEY, [each.name for each in groups]):
+    by_node = await link.coordinators(GROUP_KEY, [each.name for each in groups])
+    for node, names in by_node.items():
         shared = [each.name for each in groups if each.kind == _SHARE and each.name in names]
         # Of share groups, this tells where they begin to read what they have not read yet.
-        found |= _offsets(connection, names)
-        for name, places in _share_offsets(connection, shared).items():
+        found |= await _offsets(link, node, names)
+        for name, places in (await _share_offsets(link, node, shared)).items():
             found.setdefault(name, {}).update(places)
     return found
 
 
-def _offsets(connection: Connection, names: list[str]) -> dict[str, dict[TopicPartition, int]]:
+async def _offsets(link: Link, node: int, names: list[str]) -> dict[str, dict[TopicPartition, int]]:
     if not names:
         return {}
-    answer = connection.call(
+    answer = await link.ask(
         ApiKey.OFFSET_FETCH,
         _OFFSET_FETCH_VERSION,
+        node=node,
         groups=[{"group_id": name, "topics": None} for name in names],
         require_stable=False,
     )
@@ -107,14 +111,15 @@ def _offsets(connection: Connection, names: list[str]) -> dict[str, dict[TopicPa
     return found
 
 
-def _share_offsets(
-    connection: Connection, names: list[str]
+async def _share_offsets(
+    link: Link, node: int, names: list[str]
 ) -> dict[str, dict[TopicPartition, int]]:
     if not names:
         return {}
-    answer = connection.call(
+    answer = await link.ask(
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
         _SHARE_OFFSETS_VERSION,
+        node=node,
         groups=[{"group_id": name, "topics": None} for name in names],
     )
     found: dict[str, dict[TopicPartition, int]] = {}
@@ -151,7 +156,7 @@ def times_at(
         waiting -= set(one_each.items())
         asking = partial(
             look_at,
-            cluster,
+            cluster.link,
             ids,
             one_each,
             _time_in,

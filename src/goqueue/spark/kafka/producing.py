@@ -7,23 +7,28 @@ answered is sent anew, in its order, and the broker recognises what it has.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from goqueue.client.link.codes import RetriableBrokerError, check_code
+from goqueue.client.link.connection import check_version
+from goqueue.client.link.link import TRANSACTION_KEY
+from goqueue.model.errors import GoQueueError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.records import TRANSACTIONAL, Compression, Record, encode
-from goqueue.spark.errors import (
-    BrokerAwayError,
-    BrokerRefusedError,
-    TopicMissingError,
-    TransactionLostError,
-)
-from goqueue.spark.kafka.cluster import TRANSACTION_KEY, Cluster, TryAgainError, check_code
+from goqueue.spark.errors import BrokerRefusedError, TopicMissingError, TransactionLostError
+from goqueue.spark.kafka.cluster import PRODUCING
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
+from goqueue.wire.kafka.produce import encode_request
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Iterable, Sequence
 
+    from goqueue.client.link.connection import Connection
+    from goqueue.spark.kafka.cluster import Cluster
+    from goqueue.wire.kafka.reading import Struct
 
 INIT_VERSION: Final = 4
 ADD_PARTITIONS_VERSION: Final = 3
@@ -33,6 +38,7 @@ _SEQUENCES: Final = 1 << 31
 _MAX_IN_FLIGHT: Final = 4
 """Requests without an answer. A partition remembers the last five batches of a producer, so none
 of these can be taken for new when it is repeated."""
+_ALL: Final = -1
 _TIMEOUT_MS: Final = 30_000
 _LOST: Final = frozenset(
     {
@@ -53,11 +59,14 @@ class Producer(NamedTuple):
     epoch: int
 
 
-class _Sent(NamedTuple):
+@dataclass(slots=True)
+class _Sent:
     """Batches of one request, each for another partition of the same leader."""
 
-    node_id: int
-    batches: tuple[tuple[TopicPartition, bytearray], ...]
+    node: int
+    batches: Sequence[tuple[TopicPartition, bytearray]]
+    answer: tuple[Connection, asyncio.Future[memoryview]] | None = None
+    """None: it was not sent."""
 
 
 def check_transaction_code(code: int, what: str) -> None:
@@ -65,7 +74,7 @@ def check_transaction_code(code: int, what: str) -> None:
 
     Raises:
         TransactionLostError: the broker has ended it.
-        TryAgainError, BrokerRefusedError: as for any request.
+        GoQueueError: as for any request.
     """
     if code in _LOST:
         raise TransactionLostError(
@@ -98,25 +107,24 @@ class TaskProducer:
             "initialising a producer", lambda: self._init(transactional_id)
         )
 
-    def _init(self, transactional_id: str | None) -> Producer:
-        connection = (
-            self._cluster.to_any()
-            if transactional_id is None
-            else self._cluster.coordinator(TRANSACTION_KEY, transactional_id)
-        )
-        answer = connection.call(
-            ApiKey.INIT_PRODUCER_ID,
-            INIT_VERSION,
-            transactional_id=transactional_id,
-            transaction_timeout_ms=self._timeout_ms,
-            producer_id=-1,
-            producer_epoch=-1,
-        )
+    async def _init(self, transactional_id: str | None) -> Producer:
+        fields: dict[str, Any] = {
+            "transactional_id": transactional_id,
+            "transaction_timeout_ms": self._timeout_ms,
+            "producer_id": -1,
+            "producer_epoch": -1,
+        }
+        api, link = ApiKey.INIT_PRODUCER_ID, self._cluster.link
+        if transactional_id is None:
+            answer = await link.ask(api, INIT_VERSION, **fields)
+        else:
+            answer = await link.ask_coordinator(
+                TRANSACTION_KEY, transactional_id, api, INIT_VERSION, **fields
+            )
         if answer.error_code == ErrorCode.invalid_transaction_timeout:
             raise BrokerRefusedError(
                 f"kafka.transaction.timeout.ms={self._timeout_ms} is more than the broker allows "
-                "(transactions.max_timeout)",
-                answer.error_code,
+                "(transactions.max_timeout)"
             )
         check_code(answer.error_code, f"initialising {transactional_id!r}")
         return Producer(transactional_id, answer.producer_id, answer.producer_epoch)
@@ -128,16 +136,17 @@ class TaskProducer:
         wanted = sorted(set(places) - self._added)
         if not wanted or self.who.transactional_id is None:
             return
-        self.finish()  # their answers come over the same connections
         self._cluster.retry("adding partitions", lambda: self._add(wanted))
         self._added.update(wanted)
 
-    def _add(self, places: Sequence[TopicPartition]) -> None:
+    async def _add(self, places: Sequence[TopicPartition]) -> None:
         topics: dict[str, list[int]] = {}
         for topic, number in places:
             topics.setdefault(topic, []).append(number)
         name = self.who.transactional_id or ""
-        answer = self._cluster.coordinator(TRANSACTION_KEY, name).call(
+        answer = await self._cluster.link.ask_coordinator(
+            TRANSACTION_KEY,
+            name,
             ApiKey.ADD_PARTITIONS_TO_TXN,
             ADD_PARTITIONS_VERSION,
             v3_and_below_transactional_id=name,
@@ -157,11 +166,15 @@ class TaskProducer:
 
     def abort(self) -> None:
         """End the transaction, if it is not too late for that; for tasks that fail."""
-        name = self.who.transactional_id
-        if name is None:
-            return
-        self._cluster.close()  # whatever is under way there is nobody's any more
-        self._cluster.coordinator(TRANSACTION_KEY, name).call(
+        if self.who.transactional_id is not None:
+            self._cluster.once(self._abort)
+
+    async def _abort(self) -> None:
+        name = self.who.transactional_id or ""
+        self._cluster.link.hang_up(PRODUCING)  # whatever is under way is nobody's any more
+        await self._cluster.link.ask_coordinator(
+            TRANSACTION_KEY,
+            name,
             ApiKey.END_TXN,
             END_VERSION,
             transactional_id=name,
@@ -191,16 +204,19 @@ class TaskProducer:
         Raises:
             SparkSourceError: something that was sent before could not be stored.
         """
-        by_leader = self._cluster.retry("finding leaders", lambda: self._by_leader(batches))
+        self._cluster.once(lambda: self._send(batches))
+
+    async def _send(self, batches: Sequence[tuple[TopicPartition, bytearray]]) -> None:
+        by_leader = await self._cluster.tried("finding leaders", lambda: self._by_leader(batches))
         for sent in by_leader:
             while len(self._in_flight) >= _MAX_IN_FLIGHT:
-                self._settle_oldest()
+                await self._settle_oldest()
             self._in_flight.append(sent)
             if not self._must_resend:
                 try:
-                    self._post(sent)
-                except BrokerAwayError:
-                    self._must_resend = True
+                    await self._post(sent)
+                except GoQueueError:
+                    self._must_resend = True  # and what is wrong is met again then
 
     def finish(self) -> None:
         """Return when everything is stored.
@@ -208,60 +224,60 @@ class TaskProducer:
         Raises:
             SparkSourceError: something could not be.
         """
-        while self._in_flight:
-            self._settle_oldest()
+        self._cluster.once(self._finish)
 
-    def _by_leader(self, batches: Iterable[tuple[TopicPartition, bytearray]]) -> list[_Sent]:
+    async def _finish(self) -> None:
+        while self._in_flight:
+            await self._settle_oldest()
+
+    async def _by_leader(self, batches: Iterable[tuple[TopicPartition, bytearray]]) -> list[_Sent]:
         found: dict[int, list[tuple[TopicPartition, bytearray]]] = {}
         for place, batch in batches:
-            try:
-                leader = self._cluster.leader_of(place)
-            except BrokerAwayError:
-                self._must_resend = True  # whoever tries again does so on new connections
-                raise
-            found.setdefault(leader, []).append((place, batch))
-        return [_Sent(node_id, tuple(each)) for node_id, each in found.items()]
+            found.setdefault(await self._cluster.link.leader(place), []).append((place, batch))
+        return [_Sent(node, each) for node, each in found.items()]
 
-    def _post(self, sent: _Sent) -> None:
-        topics: dict[str, list[dict[str, Any]]] = {}
+    async def _post(self, sent: _Sent) -> None:
+        topics: dict[str, list[tuple[int, bytearray]]] = {}
         for (topic, number), batch in sent.batches:
-            topics.setdefault(topic, []).append({"index": number, "records": batch})
-        self._cluster.to_node(sent.node_id).send(
-            ApiKey.PRODUCE,
-            PRODUCE_VERSION,
-            transactional_id=self.who.transactional_id,
-            acks=-1,
-            timeout_ms=_TIMEOUT_MS,
-            topic_data=[{"name": name, "partition_data": parts} for name, parts in topics.items()],
-        )
+            topics.setdefault(topic, []).append((number, batch))
+        body = encode_request(self.who.transactional_id, _ALL, _TIMEOUT_MS, topics)
+        connection = await self._cluster.link.to_node(sent.node, PRODUCING)
+        check_version(connection, ApiKey.PRODUCE, PRODUCE_VERSION)
+        sent.answer = connection, connection.exchange(ApiKey.PRODUCE, PRODUCE_VERSION, body)
 
-    def _settle_oldest(self) -> None:
-        self._cluster.retry("writing", self._take_answer)
+    async def _settle_oldest(self) -> None:
+        await self._cluster.tried("writing", self._take_answer)
 
-    def _take_answer(self) -> None:
-        if self._must_resend:
-            self._resend()
-        oldest = self._in_flight[0]
+    async def _take_answer(self) -> None:
         try:
-            answer = self._cluster.to_node(oldest.node_id).receive()
+            if self._must_resend:
+                await self._resend()
+            answer = await _answer(self._in_flight[0])
             for topic in answer.responses:
                 for each in topic.partition_responses:
                     _check_stored(
                         each.error_code, each.error_message, TopicPartition(topic.name, each.index)
                     )
-        except BrokerAwayError:
+        except GoQueueError:
             self._must_resend = True
             raise
         self._in_flight.popleft()
 
-    def _resend(self) -> None:
+    async def _resend(self) -> None:
         """Everything without an answer, one by one: leaders may have changed."""
+        self._cluster.link.hang_up(PRODUCING)
         waiting = [each for sent in self._in_flight for each in sent.batches]
-        again = deque(self._by_leader([each])[0] for each in waiting)
-        for sent in again:
-            self._post(sent)
-        self._in_flight = again
+        self._in_flight = deque([(await self._by_leader([each]))[0] for each in waiting])
+        for sent in self._in_flight:
+            await self._post(sent)
         self._must_resend = False
+
+
+async def _answer(sent: _Sent) -> Struct:
+    if sent.answer is None:
+        raise RetriableBrokerError("a batch was not sent")
+    connection, answer = sent.answer
+    return connection.parse(await answer, ApiKey.PRODUCE, PRODUCE_VERSION)
 
 
 _NOT_TRIED: Final = ErrorCode.operation_not_attempted
@@ -274,11 +290,10 @@ def _check_stored(code: int, message: str | None, place: TopicPartition) -> None
     if code == ErrorCode.unknown_topic_or_partition:
         raise TopicMissingError(f"{what}: the topic is gone")
     if code in {ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch}:
-        raise TryAgainError(f"{what}: another broker leads it now")
+        raise RetriableBrokerError(f"{what}: another broker leads it now")
     if code == ErrorCode.message_too_large:
         raise BrokerRefusedError(
             f"{what}: a record batch is longer than the topic allows (max.message.bytes). Set "
-            "batchBytes lower; if one message alone is too long, raise the topic's limit",
-            code,
+            "batchBytes lower; if one message alone is too long, raise the topic's limit"
         )
     check_transaction_code(code, what)

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Self
 
+from msgspec.structs import replace as replace_fields
 
-@dataclass(frozen=True, slots=True)
-class Security:
-    """What `kafka.security.protocol`, `kafka.sasl.*` and `kafka.ssl.*` say."""
+from goqueue.client.settings import ClientSettings
 
-    is_tls: bool = False
-    ca_file: str | None = None
-    certificate_file: str | None = None
-    key_file: str | None = None
-    check_host_name: bool = True
-    mechanism: str | None = None
-    user: str = ""
-    password: str = field(default="", repr=False)
+if TYPE_CHECKING:
+    from goqueue.client.link.addresses import Address
+
+_DEFAULTS: Final = ClientSettings(client_id="goqueue-spark", call_timeout_ms=30_000)
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
     """Everything that a connection needs; equal settings share their connections."""
 
-    servers: tuple[tuple[str, int], ...]
-    client_id: str = "goqueue-spark"
-    security: Security = Security()
-    connect_timeout_s: float = 10.0
-    request_timeout_s: float = 30.0
+    servers: tuple[Address, ...]
+    client: ClientSettings = _DEFAULTS
     patience_s: float = 60.0
     """How long to try again before a query fails."""
-    retry_backoff_s: float = 0.1
-    max_backoff_s: float = 1.0
 
-    @property
-    def addresses(self) -> str:
-        """For messages to people."""
-        return ", ".join(f"{host}:{port}" for host, port in self.servers)
+    def within(self, patience_s: float) -> Self:
+        """The same with another patience; connecting takes no longer than that."""
+        connect_timeout_ms = min(self.client.connect_timeout_ms, patience_s * 1000)
+        client = replace_fields(self.client, connect_timeout_ms=connect_timeout_ms)
+        return replace(self, client=client, patience_s=patience_s)

@@ -14,14 +14,21 @@ if TYPE_CHECKING:
 _MAX_CLUSTERS: Final = 4
 """Kept a process; the one that was used longest ago is hung up on."""
 
-_clusters: OrderedDict[tuple[int, LinkSettings], Cluster] = OrderedDict()
+_clusters: Final[dict[int, OrderedDict[LinkSettings, Cluster]]] = {}
+"""By process: a forked child must not talk over its parent's sockets, nor close them."""
 
 
 def shared_cluster(settings: LinkSettings) -> Cluster:
     """The connections of this process to one cluster. A task has its worker to itself."""
-    key = (os.getpid(), settings)  # a forked child must not talk over its parent's sockets
-    found = _clusters.pop(key, None) or Cluster(settings)
-    _clusters[key] = found
-    while len(_clusters) > _MAX_CLUSTERS:
-        _clusters.popitem(last=False)[1].close()
+    own = _clusters.setdefault(os.getpid(), OrderedDict())
+    found = own.pop(settings, None) or Cluster(settings)
+    own[settings] = found
+    while len(own) > _MAX_CLUSTERS:
+        own.popitem(last=False)[1].close()
     return found
+
+
+def close_shared() -> None:
+    """Hang up on all of them, as the end of a worker does."""
+    for cluster in _clusters.get(os.getpid(), {}).values():
+        cluster.close()

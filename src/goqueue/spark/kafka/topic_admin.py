@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.spark.errors import OptionsError
-from goqueue.spark.kafka.cluster import Cluster, check_code
+from goqueue.client.link.codes import check_code
+from goqueue.spark.errors import BrokerRefusedError, OptionsError, TopicMissingError
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from goqueue.spark.kafka.cluster import Cluster
 
 CREATE_TOPICS_VERSION: Final = 7
 DESCRIBE_CONFIGS_VERSION: Final = 4
@@ -28,10 +29,14 @@ def create_topic(
         OptionsError: its name or a setting makes no sense, in the broker's words.
     """
     what = f"creating topic {name!r}"
-    made = cluster.retry(what, lambda: _ask_for_topic(cluster, name, partitions, settings or {}))
-    if made.error_code and made.error_message:
-        raise OptionsError([f"topic {name!r} cannot be made: {made.error_message}"])
-    check_code(made.error_code, what)
+
+    async def create() -> None:
+        made = await _ask_for_topic(cluster, name, partitions, settings or {})
+        if made.error_code and made.error_message:
+            raise OptionsError([f"topic {name!r} cannot be made: {made.error_message}"])
+        check_code(made.error_code, what)
+
+    cluster.retry(what, create)
 
 
 def ensure_topic(
@@ -39,18 +44,18 @@ def ensure_topic(
 ) -> bool:
     """Make a topic unless it is there; says whether it is new. One that is there stays as it is."""
 
-    def ensured() -> bool:
-        made = _ask_for_topic(cluster, name, partitions, settings or {})
+    async def ensure() -> bool:
+        made = await _ask_for_topic(cluster, name, partitions, settings or {})
         if made.error_code == ErrorCode.topic_already_exists:
             return False
         reason = f" ({made.error_message})" if made.error_message else ""
         check_code(made.error_code, f"topic {name!r}{reason}")
         return True
 
-    return cluster.retry(f"creating topic {name!r}", ensured)
+    return cluster.retry(f"creating topic {name!r}", ensure)
 
 
-def _ask_for_topic(
+async def _ask_for_topic(
     cluster: Cluster, name: str, partitions: int, settings: Mapping[str, str]
 ) -> Any:
     wanted = {
@@ -60,11 +65,11 @@ def _ask_for_topic(
         "assignments": [],
         "configs": [{"name": key, "value": value} for key, value in settings.items()],
     }
-    answer = cluster.to_any().call(
+    answer = await cluster.link.ask(
         ApiKey.CREATE_TOPICS,
         CREATE_TOPICS_VERSION,
         topics=[wanted],
-        timeout_ms=round(cluster.settings.request_timeout_s * 1000),
+        timeout_ms=round(cluster.settings.client.call_timeout_ms),
         validate_only=False,
     )
     (made,) = answer.topics
@@ -74,7 +79,6 @@ def _ask_for_topic(
 def topic_settings(cluster: Cluster, name: str, *, only_own: bool = False) -> dict[str, str]:
     """The settings of a topic: those in force, or only those that were set for it."""
     found = _described(cluster, name, None)
-    check_code(found.error_code, f"settings of topic {name!r}")
     return {
         each.name: each.value
         for each in found.configs
@@ -84,21 +88,26 @@ def topic_settings(cluster: Cluster, name: str, *, only_own: bool = False) -> di
 
 def topic_setting(cluster: Cluster, topic: str, name: str) -> str | None:
     """What a topic's setting is; None where the broker has no such setting, or no such topic."""
-    found = _described(cluster, topic, [name])
+    try:
+        found = _described(cluster, topic, [name])
+    except (BrokerRefusedError, TopicMissingError):
+        return None
     return next((str(each.value) for each in found.configs if each.name == name), None)
 
 
 def _described(cluster: Cluster, topic: str, names: list[str] | None) -> Any:
     resource = {"resource_type": _TOPIC, "resource_name": topic, "configuration_keys": names}
-    answer = cluster.retry(
-        f"looking up the settings of {topic!r}",
-        lambda: cluster.to_any().call(
+
+    async def describe() -> Any:
+        answer = await cluster.link.ask(
             ApiKey.DESCRIBE_CONFIGS,
             DESCRIBE_CONFIGS_VERSION,
             resources=[resource],
             include_synonyms=False,
             include_documentation=False,
-        ),
-    )
-    (found,) = answer.results
-    return found
+        )
+        (found,) = answer.results
+        check_code(found.error_code, f"settings of topic {topic!r}", found.error_message)
+        return found
+
+    return cluster.retry(f"looking up the settings of {topic!r}", describe)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
+from goqueue.client.link.codes import check_code
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.records.batch import HEADER_BYTES, peek_header
 from goqueue.spark import clock
 from goqueue.spark.errors import BrokerAwayError, TopicMissingError
-from goqueue.spark.kafka.cluster import Cluster, TryAgainError
+from goqueue.spark.kafka.cluster import FETCHING
 from goqueue.spark.kafka.fetching import FETCH_VERSION
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from goqueue.client.link.link import Link
+    from goqueue.spark.kafka.cluster import Cluster
     from goqueue.wire.kafka.reading import Struct
 
 T = TypeVar("T")
@@ -41,15 +45,23 @@ def wait_for_news(
     if not ends:
         clock.sleep(wait_s)
         return
-    try:
-        leaders = _by_leader(cluster, ends)
-        node_id, places = next(iter(leaders.items()))
-        wanted = {place: ends[place] for place in places}
-        if len(leaders) > 1:
-            wait_s = min(wait_s, _SHARED_WAIT_S)
-        _fetch(cluster, node_id, ids, wanted, isolation, partition_bytes=1, wait_s=wait_s)
-    except (BrokerAwayError, TopicMissingError):
-        cluster.close()
+    with suppress(BrokerAwayError, TopicMissingError):
+        cluster.once(lambda: _wait(cluster.link, ids, ends, isolation, wait_s))
+
+
+async def _wait(
+    link: Link,
+    ids: Mapping[str, str],
+    ends: Mapping[TopicPartition, int],
+    isolation: int,
+    wait_s: float,
+) -> None:
+    leaders = await _by_leader(link, ends)
+    node, places = next(iter(leaders.items()))
+    wanted = {place: ends[place] for place in places}
+    if len(leaders) > 1:
+        wait_s = min(wait_s, _SHARED_WAIT_S)
+    await _fetch(link, node, ids, wanted, isolation, partition_bytes=1, wait_s=wait_s)
 
 
 def sample_record_bytes(
@@ -59,7 +71,7 @@ def sample_record_bytes(
     return cluster.retry(
         "sampling",
         lambda: look_at(
-            cluster, ids, starts, _record_bytes, isolation=isolation, look_bytes=_SAMPLE_BYTES
+            cluster.link, ids, starts, _record_bytes, isolation=isolation, look_bytes=_SAMPLE_BYTES
         ),
     )
 
@@ -71,8 +83,8 @@ def _record_bytes(records: Any, _offset: int) -> float | None:
     return info.size_bytes / max(info.last_offset_delta + 1, 1)
 
 
-def look_at(
-    cluster: Cluster,
+async def look_at(
+    link: Link,
     ids: Mapping[str, str],
     wanted: Mapping[TopicPartition, int],
     find: Callable[[Any, int], T | None],
@@ -83,7 +95,7 @@ def look_at(
     """What `find` makes of the first bytes of each partition from an offset on.
 
     Args:
-        cluster: The brokers.
+        link: The brokers.
         ids: The ids of the topics.
         wanted: The offset to look at in each partition.
         find: Takes the fetched bytes, or None, and the offset; None: nothing was found.
@@ -92,11 +104,11 @@ def look_at(
     """
     names = {topic_id: name for name, topic_id in ids.items()}
     found: dict[TopicPartition, T] = {}
-    for node_id, places in _by_leader(cluster, wanted).items():
+    for node, places in (await _by_leader(link, wanted)).items():
         waiting = places
         while waiting:
             asked = {place: wanted[place] for place in waiting}
-            answer = _fetch(cluster, node_id, ids, asked, isolation, partition_bytes=look_bytes)
+            answer = await _fetch(link, node, ids, asked, isolation, partition_bytes=look_bytes)
             for topic in answer.responses:
                 for part in topic.partitions:
                     place = TopicPartition(names[str(topic.topic_id)], part.partition_index)
@@ -108,18 +120,18 @@ def look_at(
     return found
 
 
-def _by_leader(
-    cluster: Cluster, places: Iterable[TopicPartition]
+async def _by_leader(
+    link: Link, places: Iterable[TopicPartition]
 ) -> dict[int, list[TopicPartition]]:
     found: dict[int, list[TopicPartition]] = {}
     for place in places:
-        found.setdefault(cluster.leader_of(place), []).append(place)
+        found.setdefault(await link.leader(place), []).append(place)
     return found
 
 
-def _fetch(
-    cluster: Cluster,
-    node_id: int,
+async def _fetch(
+    link: Link,
+    node: int,
     ids: Mapping[str, str],
     wanted: Mapping[TopicPartition, int],
     isolation: int,
@@ -132,9 +144,11 @@ def _fetch(
         topics.setdefault(topic, []).append(
             {"partition": number, "fetch_offset": offset, "partition_max_bytes": partition_bytes}
         )
-    answer = cluster.to_node(node_id).call(
+    answer = await link.ask(
         ApiKey.FETCH,
         FETCH_VERSION,
+        node=node,
+        lane=FETCHING,
         wait_s=wait_s,
         max_wait_ms=int(wait_s * 1000),
         min_bytes=1,
@@ -146,6 +160,5 @@ def _fetch(
         ],
         forgotten_topics_data=[],
     )
-    if answer.error_code:
-        raise TryAgainError(f"fetch: error {answer.error_code}")
+    check_code(answer.error_code, "fetch")
     return answer

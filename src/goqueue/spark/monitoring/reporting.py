@@ -10,7 +10,6 @@ import logging
 import threading
 import urllib.error
 import urllib.parse
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from goqueue.spark import clock
@@ -39,7 +38,7 @@ class Reporter:
     """Publishes the newest progress of a run, now and then."""
 
     def __init__(self, link: LinkSettings, http: str | None) -> None:
-        self._cluster = Cluster(replace(link, patience_s=min(link.patience_s, _PATIENCE_S)))
+        self._cluster = Cluster(link.within(min(link.patience_s, _PATIENCE_S)))
         self._http = http
         self._changed = threading.Condition()
         self._progress: RunProgress | None = None

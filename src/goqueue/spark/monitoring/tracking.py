@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import os
@@ -86,9 +85,7 @@ class ProgressListener(StreamingQueryListener):
         self, link: LinkSettings, group_of: Callable[[str], str], http: str | None = None
     ) -> None:
         self._reports = None if http is None else QueryReports(link, http, group_of)
-        self._cluster = Cluster(
-            dataclasses.replace(link, patience_s=min(link.patience_s, _PATIENCE_S))
-        )
+        self._cluster = Cluster(link.within(min(link.patience_s, _PATIENCE_S)))
         self._group_of = group_of
         self._last: dict[str, dict[TopicPartition, int]] = {}
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.client.consuming.log_offsets import EARLIEST, LATEST
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.spark.kafka.cluster import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.spark.kafka.login import MECHANISMS
-from goqueue.spark.kafka.settings import LinkSettings, Security
+from goqueue.client.link.addresses import Address
+from goqueue.client.settings import MECHANISMS, ClientSettings
+from goqueue.spark.kafka.settings import LinkSettings
 from goqueue.spark.options.option_reader import OptionReader
 
 if TYPE_CHECKING:
@@ -62,19 +63,19 @@ def parse_link(reader: OptionReader) -> LinkSettings:
     if len(given) > 1 and reader.parsed(given[1], parse_servers) != servers:
         reader.problem("bootstrap.servers and kafka.bootstrap.servers name different brokers")
     some_s = partial(reader.duration_s, may_be_zero=False)
-    return LinkSettings(
-        servers=servers or (),
+    client = ClientSettings(
         client_id=reader.text("kafka.client.id") or "goqueue-spark",
-        security=_security(reader),
-        connect_timeout_s=some_s("kafka.socket.connection.setup.timeout.ms", 10.0),
-        request_timeout_s=some_s("kafka.request.timeout.ms", 30.0),
-        patience_s=reader.duration_s("kafka.default.api.timeout.ms", 60.0),
-        retry_backoff_s=some_s("kafka.retry.backoff.ms", 0.1),
-        max_backoff_s=some_s("kafka.retry.backoff.max.ms", 1.0),
+        connect_timeout_ms=some_s("kafka.socket.connection.setup.timeout.ms", 10.0) * 1000,
+        call_timeout_ms=some_s("kafka.request.timeout.ms", 30.0) * 1000,
+        backoff_ms=some_s("kafka.retry.backoff.ms", 0.1) * 1000,
+        max_backoff_ms=some_s("kafka.retry.backoff.max.ms", 1.0) * 1000,
+        **_security(reader),
     )
+    patience_s = reader.duration_s("kafka.default.api.timeout.ms", 60.0)
+    return LinkSettings(servers or (), client, patience_s)
 
 
-def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
+def parse_servers(text: str) -> tuple[Address, ...]:
     """`one:9092,two:9092`; an IPv6 address stands in brackets.
 
     Raises:
@@ -87,13 +88,13 @@ def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
             host, port = address, str(_DEFAULT_PORT)
         if not port.isdecimal() or not 0 < int(port) <= _MAX_PORT or not host:
             raise ValueError(f"{address!r} is no address: expected host:port")
-        found.append((host.strip("[]"), int(port)))
+        found.append(Address(host.strip("[]"), int(port)))
     if not found:
         raise ValueError("no address is given: expected host:port")
     return tuple(found)
 
 
-def _security(reader: OptionReader) -> Security:
+def _security(reader: OptionReader) -> dict[str, Any]:
     protocol = reader.choice(
         "kafka.security.protocol", {each: each for each in _PROTOCOLS}, "plaintext"
     )
@@ -108,16 +109,16 @@ def _security(reader: OptionReader) -> Security:
                 "kafka.sasl.password, or kafka.sasl.jaas.config with both"
             )
     algorithm = "kafka.ssl.endpoint.identification.algorithm"
-    return Security(
-        is_tls=protocol.endswith("ssl"),
-        ca_file=_ca_file(reader),
-        certificate_file=reader.text("kafka.ssl.certificate.location"),
-        key_file=reader.text("kafka.ssl.key.location"),
-        check_host_name=not reader.has(algorithm) or reader.text(algorithm) not in {None, "none"},
-        mechanism=mechanism,
-        user=user,
-        password=password,
-    )
+    tls = {
+        "ca_file": _ca_file(reader),
+        "certificate_file": reader.text("kafka.ssl.certificate.location"),
+        "key_file": reader.text("kafka.ssl.key.location"),
+        "check_host_name": (
+            not reader.has(algorithm) or reader.text(algorithm) not in {None, "none"}
+        ),
+    }
+    sasl = {"sasl_mechanism": mechanism, "username": user, "password": password}
+    return {"tls": True, **tls, **sasl} if protocol.endswith("ssl") else sasl
 
 
 def _credentials(reader: OptionReader) -> tuple[str, str]:

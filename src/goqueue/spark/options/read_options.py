@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from goqueue.spark.kafka.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
+from goqueue.client.consuming.log_offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from goqueue.spark.options.bounds import (
     Bound,
     parse_assignment,

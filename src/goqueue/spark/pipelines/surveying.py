@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.client.consuming.log_offsets import EARLIEST, LATEST, READ_COMMITTED
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.spark.kafka.cluster import EARLIEST, LATEST, READ_COMMITTED, Cluster, TopicView
+from goqueue.spark.kafka.cluster import Cluster, TopicView
 from goqueue.spark.options.bounds import WORDS, parse_moment, parse_offsets
 from goqueue.spark.options.link_options import link_settings
 from goqueue.spark.pipelines.model import Pipeline, TopicSource
@@ -59,8 +60,7 @@ def survey(pipeline: Pipeline, queries: Sequence[QueryPlan], *, patience_s: floa
         SparkSourceError: it does not answer within `patience_s`, or not to us.
     """
     link = link_settings(pipeline.link_options)
-    impatient = replace(link, patience_s=patience_s, connect_timeout_s=patience_s)
-    with Cluster(impatient) as cluster:
+    with Cluster(link.within(patience_s)) as cluster:
         known = _known_topics(pipeline, cluster)
         places = [
             TopicPartition(name, number)

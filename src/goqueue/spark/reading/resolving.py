@@ -6,14 +6,15 @@ import logging
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from goqueue.client.consuming.log_offsets import EARLIEST, LATEST
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.errors import OffsetsError, TopicMissingError
-from goqueue.spark.kafka.cluster import EARLIEST, LATEST, Cluster, TopicView
 from goqueue.spark.kafka.ranges import OffsetRange
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from goqueue.spark.kafka.cluster import Cluster, TopicView
     from goqueue.spark.options.bounds import Bound
     from goqueue.spark.options.read_options import ReadOptions, Subscription
 

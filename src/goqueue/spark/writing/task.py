@@ -57,7 +57,7 @@ def write_rows(
     )
     try:
         maker = _batch_maker(producer, cluster, options, attempt)
-        heeding = _Heeding(cluster, producer, options.topic)
+        heeding = _Heeding(cluster, options.topic)
         with _without_collections():
             rows = _write(producer, maker, heeding, chain([first], batches), columns)
     except BaseException:
@@ -73,7 +73,6 @@ def _batch_maker(
     producer: TaskProducer, cluster: Cluster, options: WriteOptions, attempt: Attempt
 ) -> BatchMaker:
     def partition_count(topic: str) -> int:
-        producer.finish()  # the answers come over the same connection
         found = cluster.topics([topic]).get(topic)
         if found is None:
             raise TopicMissingError(f"there is no topic {topic!r} to write to: create it first")
@@ -126,9 +125,8 @@ def _without_collections() -> Iterator[None]:
 class _Heeding:
     """Makes sure that topics heed what rows say of their delivery, instead of only storing it."""
 
-    def __init__(self, cluster: Cluster, producer: TaskProducer, topic: str | None) -> None:
+    def __init__(self, cluster: Cluster, topic: str | None) -> None:
         self._cluster = cluster
-        self._producer = producer
         self._topic = topic
         self._checked: set[str] = set()
 
@@ -136,7 +134,6 @@ class _Heeding:
         """Raise `RowError` where a topic would take no notice of a priority or a delay."""
         wanted = {self._topic} if self._topic is not None else set(topics or ())
         for topic in sorted(each for each in wanted if each and each not in self._checked):
-            self._producer.finish()  # the answers come over the same connection
             if topic_setting(self._cluster, topic, "goqueue.kafka.headers") == "false":
                 raise RowError(
                     f"topic {topic!r} takes no notice of priorities and delays that come over "

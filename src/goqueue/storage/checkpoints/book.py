@@ -18,8 +18,8 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from crc32c import crc32c
 
+from goqueue.records.checksum import crc32c
 from goqueue.runtime.disk import Disk, read_file, replace_file
 from goqueue.storage.checkpoints.checkpoint import Checkpoint, LogSummary
 from goqueue.storage.epochs import EpochStart

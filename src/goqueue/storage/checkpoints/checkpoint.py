@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from crc32c import crc32c
+import msgspec
+from msgspec.structs import asdict, replace
 
 from goqueue.model.errors import UnsupportedFormatError
 from goqueue.model.ids import NO_TIMESTAMP
+from goqueue.records.checksum import crc32c
 from goqueue.runtime.disk import Disk, read_file, replace_file
 from goqueue.storage.epochs import EpochStart
 from goqueue.storage.indexes import NOTHING, Newest
@@ -29,8 +30,7 @@ FORMAT_VERSION: Final = 2
 """Of everything in a log's folder. A higher number in a file means: written by a newer version."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(msgspec.Struct, frozen=True):
     """A consistent view of one log at one moment."""
 
     log_start: int = 0
@@ -132,8 +132,7 @@ CHEAP_SCAN_BYTES: Final = 1024 * 1024
 """A log with no more than this behind the checkpoint in its folder needs no newer one there."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogSummary:
+class LogSummary(msgspec.Struct, frozen=True):
     """A log as it was when everything below `checkpoint.recovery_point` was on the disk.
 
     The checkpoint in a log's folder is the truth, and making it durable takes two syncs. A log

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+import msgspec
+
+from goqueue.model.tuples import NamedTuple
 from goqueue.storage.retention import newest_ms
 
 if TYPE_CHECKING:
@@ -72,8 +74,7 @@ def dirty_ratio(log: Log) -> float:
     return dirty / total if total else 0.0
 
 
-@dataclass(slots=True)
-class CompactionStats:
+class CompactionStats(msgspec.Struct):
     """What one pass did. Segments that it left alone and control records are not counted."""
 
     records_before: int = 0

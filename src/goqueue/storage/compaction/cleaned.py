@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from goqueue.records.batch import peek
 from goqueue.storage.compaction.cleanable import CompactionStats
 from goqueue.storage.indexes import IndexPaths, SegmentIndexes
 from goqueue.storage.naming import CLEANED, LOG, OFFSET_INDEX, TIME_INDEX, segment_path
+from goqueue.storage.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,18 +18,16 @@ if TYPE_CHECKING:
 
     from goqueue.runtime.disk import Disk
     from goqueue.storage.config import LogConfig
-    from goqueue.storage.segment import Segment
 
 _WRITE_BYTES: Final = 1024 * 1024
 _MAX_OFFSET_SPAN: Final = (1 << 31) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class CleanedGroup:
+class CleanedGroup(msgspec.Struct, frozen=True):
     """A finished copy of a group of segments, waiting to take their place."""
 
     sources: tuple[Segment, ...]
-    stats: CompactionStats = field(default_factory=CompactionStats)
+    stats: CompactionStats = msgspec.field(default_factory=CompactionStats)
 
     @property
     def base_offset(self) -> int:
@@ -59,7 +59,8 @@ class CleanedCopy:
 
     def add(self, batch: bytes | bytearray) -> None:
         """Put a batch behind the others."""
-        self._indexes.note(self.size_bytes, peek(batch))
+        info = peek(batch)
+        self._indexes.note(self.size_bytes, info.base_offset, info.max_timestamp)
         self._pending += batch
         self.size_bytes += len(batch)
         if len(self._pending) >= _WRITE_BYTES:

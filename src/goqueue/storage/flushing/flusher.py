@@ -50,6 +50,7 @@ class Flusher:
         nobody waits for are left to `schedule`, which many logs may share.
         """
         self._log = log
+        self._store = log.store
         self._executor = executor
         self._on_flushed = on_flushed
         self._on_synced = on_synced
@@ -83,13 +84,17 @@ class Flusher:
         config = self._log.config
         if config.fsync is Fsync.ALWAYS:
             return True
-        return end_offset - self._log.flushed_offset >= config.flush_messages
+        return end_offset - self._store.flushed_offset >= config.flush_messages
 
     def appended(self) -> None:
         """Arrange, without waiting, for what was just appended to be flushed in time."""
         log = self._log
-        config = log.config
-        if log.checkpoint_due or self.promises_sync(log.end_offset):
+        config, store = log.config, self._store
+        if (
+            config.fsync is Fsync.ALWAYS
+            or store.end_offset - store.flushed_offset >= config.flush_messages
+            or store.checkpoint_due
+        ):
             self._start()
         elif not self._is_scheduled and config.fsync is Fsync.INTERVAL:
             self._is_scheduled = True

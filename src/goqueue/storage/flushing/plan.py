@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+import msgspec
 
-    from goqueue.runtime.disk import DiskFile
-    from goqueue.storage.checkpoints.checkpoint import CheckpointFile
-    from goqueue.storage.folder_names import UnsyncedNames
-    from goqueue.storage.open_files import SharedFiles
-    from goqueue.storage.segment import Segment
+from goqueue.runtime.disk import DiskFile
+from goqueue.storage.checkpoints.checkpoint import CheckpointFile
+from goqueue.storage.folder_names import UnsyncedNames
+from goqueue.storage.open_files import SharedFiles
+from goqueue.storage.segment import Segment
 
 
-@dataclass(frozen=True, slots=True)
-class FlushPlan:
+class FlushPlan(msgspec.Struct, frozen=True):
     """What has to reach the disk so that everything up to `end_offset` is there."""
 
     shared: SharedFiles

@@ -96,4 +96,6 @@ class ApiKey(IntEnum):
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
     COMMIT_TOGETHER = 20_001
-    """Our own: see `schemas`. Clients that have never heard of it leave it alone."""
+    """Our own, like those after it: see `schemas`. Clients that have never heard of them leave them
+    alone."""
+    CALL_HTTP = 20_002

@@ -7,8 +7,9 @@ A test holds both directions equal to kio's, version by version.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from goqueue.model.tuples import NamedTuple
 from goqueue.wire.kafka.errors import MalformedRequestError
 from goqueue.wire.kafka.frames import Encoded
 from goqueue.wire.kafka.primitives import (
@@ -170,7 +171,7 @@ def _names(cursor: Cursor, version: int, *, compact: bool) -> tuple[str | None, 
 
 def _topic(cursor: Cursor, version: int, *, compact: bool) -> FetchTopic:
     name, topic_id = _names(cursor, version, compact=compact)
-    layout = _partition_layout(version)
+    layout = _LAYOUTS[version]
     partitions = []
     for _ in range(cursor.required_array_length(compact=compact)):
         partitions.append(_partition(cursor.unpack(layout), version))
@@ -190,8 +191,10 @@ _PARTITION_LAYOUTS: Final = {
 """By the first version that has them."""
 
 
-def _partition_layout(version: int) -> struct.Struct:
-    return _PARTITION_LAYOUTS[max(first for first in _PARTITION_LAYOUTS if first <= version)]
+_LAYOUTS: Final = {
+    version: _PARTITION_LAYOUTS[max(first for first in _PARTITION_LAYOUTS if first <= version)]
+    for version in range(FIRST_VERSION, LAST_VERSION + 1)
+}
 
 
 def _partition(values: tuple[int, ...], version: int) -> FetchPartition:

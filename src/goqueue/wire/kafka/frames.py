@@ -12,8 +12,9 @@ What the hot pair (Produce, Fetch) needs beyond this is in `produce` and `fetch`
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from goqueue.model.tuples import NamedTuple
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.errors import FrameTooLargeError, TruncatedRequestError
 from goqueue.wire.kafka.limits import MAX_ELEMENTS
@@ -47,7 +48,7 @@ class FrameReader:
     def __init__(self) -> None:
         self._partial = bytearray()
         """The frame that is being put together, with its length in front."""
-        self._rest: bytes | bytearray = b""
+        self._rest = bytearray()
         """Arrived after it; bytes `_rest_at` and up are still to be used."""
         self._rest_at = 0
         self.frame_count = 0
@@ -58,17 +59,39 @@ class FrameReader:
         """What has arrived and was not handed out."""
         return len(self._partial) + len(self._rest) - self._rest_at
 
-    def feed(self, data: bytes) -> None:
+    @property
+    def missing_bytes(self) -> int | None:
+        """What is to come of the frame that is arriving; None while nobody knows."""
+        if len(self._partial) < LENGTH_BYTES or self._rest:
+            return None
+        size: int = _LENGTH.unpack_from(self._partial)[0]
+        return LENGTH_BYTES + size - len(self._partial)
+
+    def completed(self, data: memoryview) -> memoryview:
+        """The frame that is arriving, of which `data` was missing, with its length in front."""
+        self._partial += data
+        return memoryview(self._partial)
+
+    @property
+    def arrived(self) -> memoryview | None:
+        """Everything that was not handed out, if a frame begins there; `skip` what was used."""
+        return None if self._partial else memoryview(self._rest)[self._rest_at :]
+
+    def skip(self, size: int) -> None:
+        """Leave out bytes of `arrived`: they were whole frames."""
+        self._rest_at += size
+
+    def clear(self) -> None:
+        """Forget what has arrived and was not handed out."""
+        self._partial, self._rest, self._rest_at = bytearray(), bytearray(), 0
+
+    def feed(self, data: bytes | memoryview) -> None:
         """Take what the socket gave."""
-        if self._rest_at == len(self._rest):
-            self._rest, self._rest_at = data, 0
-            return
         # One buffer, not a list of pieces: a client that sends single bytes must not make us keep
-        # an object for each.
-        if not isinstance(self._rest, bytearray):
-            self._rest = bytearray(self._rest)
-        del self._rest[: self._rest_at]
-        self._rest_at = 0
+        # an object for each. What was handed out of it may still be looked at, so it is not cut.
+        if self._rest_at:
+            self._rest = self._rest[self._rest_at :]
+            self._rest_at = 0
         self._rest += data
 
     def next_frame(self, max_bytes: int, max_other_bytes: int) -> memoryview | None:
@@ -120,7 +143,7 @@ class FrameReader:
             self._partial += rest[self._rest_at : stop]
         self._rest_at = stop
         if stop == len(self._rest):
-            self._rest, self._rest_at = b"", 0
+            self._rest, self._rest_at = bytearray(), 0
         return len(self._partial) == size
 
 

@@ -7,11 +7,14 @@ by id instead of by name. A test holds both directions equal to kio's, version b
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from goqueue.model.tuples import NamedTuple
 from goqueue.wire.kafka.frames import Encoded
+from goqueue.wire.kafka.own_fields import FIRST_TAG
 from goqueue.wire.kafka.primitives import (
     NULL,
+    Buffer,
     Cursor,
     put_length,
     put_string,
@@ -20,7 +23,7 @@ from goqueue.wire.kafka.primitives import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from uuid import UUID
 
 FIRST_VERSION: Final = 3
@@ -37,6 +40,8 @@ _PARTITION: Final = struct.Struct(">ihqq")
 _PARTITION_WITH_START: Final = struct.Struct(">ihqqq")
 _LEADER_TAG: Final = struct.Struct(">BBBiiB")
 _LEADER_BYTES: Final = 9
+DELAYED: Final = struct.Struct(">iqq")
+"""A message that waits: its place in the batch, its id, when it is due."""
 
 
 class PartitionData(NamedTuple):
@@ -77,6 +82,8 @@ class PartitionResult(NamedTuple):
     """The records that were refused: their places in the batch, and why."""
     leader: tuple[int, int] | None = None
     """Id and epoch of the leader, for a client that asked the wrong broker."""
+    delayed: Sequence[tuple[int, int, int]] = ()
+    """Places, ids and due times of messages that wait, for a client of our own; id -1: unknown."""
 
 
 class TopicResult(NamedTuple):
@@ -126,6 +133,32 @@ def _topic(cursor: Cursor, version: int, *, compact: bool) -> TopicData:
     return TopicData(name, topic_id, partitions)
 
 
+def encode_request(
+    transactional_id: str | None,
+    acks: int,
+    timeout_ms: int,
+    topics: Mapping[str, Sequence[tuple[int, Buffer]]],
+) -> list[Buffer]:
+    """The body of a request of versions 9 to 12 in parts: a batch each for some partitions."""
+    parts: list[Buffer] = []
+    out = bytearray()
+    put_string(out, transactional_id, compact=True)
+    out += _ACKS_AND_TIMEOUT.pack(acks, timeout_ms)
+    put_length(out, len(topics), compact=True)
+    for name, partitions in topics.items():
+        put_string(out, name, compact=True)
+        put_length(out, len(partitions), compact=True)
+        for number, records in partitions:
+            out += _INT32.pack(number)
+            put_length(out, len(records), compact=True)
+            parts += (out, records)
+            out = bytearray(b"\0")
+        out.append(0)
+    out.append(0)
+    parts.append(out)
+    return parts
+
+
 def encode_response(
     version: int,
     topics: Sequence[TopicResult],
@@ -168,8 +201,22 @@ def _put_partition(out: bytearray, result: PartitionResult, version: int) -> Non
         if compact:
             out.append(0)
     put_string(out, result.error_message, compact=compact)
-    if compact:
+    if result.delayed and compact:
+        _put_delayed(out, result.delayed)
+    elif compact:
         put_leader(out, result.leader if version >= _LEADERS_FROM else None)
+
+
+def _put_delayed(out: bytearray, delayed: Sequence[tuple[int, int, int]]) -> None:
+    """The tagged fields of a partition of which some messages wait: our own."""
+    out.append(1)
+    put_uvarint(out, FIRST_TAG)
+    content = bytearray()
+    put_length(content, len(delayed) * DELAYED.size, compact=True)
+    for each in delayed:
+        content += DELAYED.pack(*each)
+    put_uvarint(out, len(content))
+    out += content
 
 
 def put_leader(out: bytearray, leader: tuple[int, int] | None) -> None:

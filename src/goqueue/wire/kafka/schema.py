@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
 
 from goqueue.wire.kafka.api_keys import ApiKey
 
@@ -32,13 +33,12 @@ FIXED: Final = {
 """Kinds of fixed width and their `struct` letters. Times are integers of milliseconds."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Field:
+class Field(msgspec.Struct, frozen=True, eq=False):
     """One field of one version of a message."""
 
     name: str
     kind: str
-    """kio's name of the type, or "struct"."""
+    """What `primitives` reads and writes, or "struct"."""
     is_array: bool
     nullable: bool
     tag: int | None
@@ -55,8 +55,7 @@ class Field:
         return self.kind in FIXED and not self.is_array
 
 
-@dataclass(frozen=True, eq=False)
-class Schema:
+class Schema(msgspec.Struct, frozen=True, eq=False, dict=True):
     """One version of a message, or of a struct inside it."""
 
     api_key: int

@@ -1,4 +1,4 @@
-"""Every message by its API, version and direction: Kafka's from kio's tables, and our own."""
+"""Every message by its API, version and direction: Kafka's, with our own fields, and our own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from functools import cache
 from typing import Any, Final
 
 from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.kio_schemas import kio_schema, kio_versions
+from goqueue.wire.kafka.kafka_schemas import kafka_schema, kafka_versions
+from goqueue.wire.kafka.own_fields import with_own_fields
 from goqueue.wire.kafka.schema import Direction, Field, Schema
 
 OWN_FROM: Final = 20_000
@@ -16,7 +17,7 @@ but 0 so far."""
 
 def versions(api_key: int) -> range:
     """The versions of an API that there are schemas for."""
-    return range(1) if api_key >= OWN_FROM else kio_versions(api_key)
+    return range(1) if api_key >= OWN_FROM else kafka_versions(api_key)
 
 
 @cache
@@ -24,7 +25,7 @@ def schema_of(api_key: int, version: int, direction: Direction) -> Schema:
     """The schema of one message; loaded on first use, then kept."""
     if api_key >= OWN_FROM:
         return own_schema(api_key, direction)
-    return kio_schema(api_key, version, direction)
+    return with_own_fields(kafka_schema(api_key, version, direction))
 
 
 def field_of_any_version(schema: Schema, name: str) -> Field | None:
@@ -68,8 +69,23 @@ _MESSAGES: Final[dict[tuple[int, Direction], _Fields]] = {
         ("error_code", "error_code"),
         ("is_new", "bool"),
     ),
+    (ApiKey.CALL_HTTP, "request"): (
+        ("method", "string"),
+        ("target", "string"),
+        ("headers", (("name", "string"), ("value", "string"))),
+        ("body", "bytes"),
+    ),
+    (ApiKey.CALL_HTTP, "response"): (
+        ("throttle_time_ms", "int32"),
+        ("error_code", "error_code"),
+        ("status", "int16"),
+        ("error_name", "string"),
+        ("error_details", (("name", "string"), ("value", "string"))),
+        ("headers", (("name", "string"), ("value", "string"))),
+        ("body", "bytes"),
+    ),
 }
-_DEFAULTS: Final = {"string": "", "bool": False}
+_DEFAULTS: Final = {"string": "", "bytes": b"", "bool": False}
 
 
 def own_schema(api_key: int, direction: Direction) -> Schema:

@@ -1,20 +1,32 @@
 """ShareFetch answers by hand: the stored batches go to the socket as they are, never copied.
 
-Versions 1 and 2, which have the same layout. A test holds it equal to kio's.
+Versions 1 and 2, which have the same layout. A test holds it equal to kio's. What clients of ours
+say of messages and are told with them is in `own_fields`.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.model.tuples import NamedTuple
+from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.frames import Encoded
 from goqueue.wire.kafka.primitives import Buffer, put_length, put_string, put_uuid
+from goqueue.wire.kafka.schemas import schema_of
+from goqueue.wire.kafka.writing import tags_writer_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
+BATCH_OPTIMIZED, RECORD_LIMIT = range(2)
+"""What `max_records` means (KIP-1206): rounded up to whole batches, or never exceeded."""
+RANGE: Final = struct.Struct(">qi")
+"""Of a settlement: a first offset, and how many messages in a row are meant."""
+NONCE_BYTES: Final = 8
 
 _START: Final = struct.Struct(">ih")
 _LOCK: Final = struct.Struct(">i")
@@ -42,6 +54,8 @@ class SharedPartition(NamedTuple):
     """Whole batches in the order of their offsets."""
     acquired: Sequence[tuple[int, int, int]] = ()
     """First and last offset, and how often those messages were delivered."""
+    own: Mapping[str, Any] = MappingProxyType({})
+    """Our own fields, for clients that know them."""
 
 
 def encode_response(
@@ -83,5 +97,16 @@ def _put_partition(parts: list[Buffer], out: bytearray, shared: SharedPartition)
     put_length(out, len(shared.acquired), compact=True)
     for run in shared.acquired:
         out += _ACQUIRED.pack(*run, 0)
-    out.append(0)
+    if shared.own:
+        _own_writer()(out, shared.own)
+    else:
+        out.append(0)
     return out
+
+
+@cache
+def _own_writer() -> Callable[[bytearray, Mapping[str, Any]], None]:
+    topic = schema_of(ApiKey.SHARE_FETCH, 2, "response").by_name["responses"].schema
+    partition = topic.by_name["partitions"].schema if topic is not None else None
+    assert partition is not None
+    return tags_writer_of(partition)

@@ -40,7 +40,7 @@ def writer_of(schema: Schema) -> Callable[[bytearray, Fields | Struct], None]:
     """A function that appends one struct of this schema to a buffer."""
     steps = [_step(schema, run) for run in schema.runs()]
     if schema.flexible:
-        steps.append(_tags_step([field for field in schema.fields if field.tag is not None]))
+        steps.append(tags_writer_of(schema))
     checked: set[tuple[str, ...]] = set()
 
     def write(out: bytearray, value: Fields | Struct) -> None:
@@ -63,8 +63,7 @@ def sliced_writer_of(schema: Schema) -> Callable[[bytearray, Fields], Iterator[N
         (_step(schema, run), run[0] if _is_struct_array(run[0]) else None) for run in schema.runs()
     ]
     if schema.flexible:
-        tagged = [field for field in schema.fields if field.tag is not None]
-        steps.append((_tags_step(tagged), None))
+        steps.append((tags_writer_of(schema), None))
 
     def write(out: bytearray, fields: Fields) -> Iterator[None]:
         _check_names(schema, tuple(fields))
@@ -145,7 +144,10 @@ def _single_step(schema: Schema, field: Field) -> Step:
     return step
 
 
-def _tags_step(tagged: list[Field]) -> Step:
+@cache
+def tags_writer_of(schema: Schema) -> Step:
+    """A function that appends the tagged fields of a struct that differ from their defaults."""
+    tagged = [field for field in schema.fields if field.tag is not None]
     if not tagged:
         return lambda out, _fields: out.append(0)
     writers = [

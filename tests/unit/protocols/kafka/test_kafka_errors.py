@@ -5,11 +5,11 @@ import pkgutil
 from typing import TYPE_CHECKING
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 import goqueue
 from goqueue.model.errors import GoQueueError, InvariantError, OffsetOutOfRangeError
 from goqueue.protocols.kafka.errors import KAFKA_CODES, code_for
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +30,7 @@ def every_error() -> Iterator[type[GoQueueError]]:
                 "goqueue.cli",
                 "goqueue.client",
                 "goqueue.spark",
+                "goqueue.worker",
                 "goqueue.protocols.http",
                 "goqueue.protocols.grpc",
             )

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from goqueue.protocols.kafka.connection.deadlines import CloseReason
-from goqueue.protocols.kafka.connection.dispatch import MAX_SMALL_ELEMENTS, Call
+from goqueue.protocols.kafka.connection.dispatch import Call
+from goqueue.protocols.kafka.limits import MAX_SMALL_ELEMENTS
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 from goqueue.wire.kafka.api_keys import ApiKey

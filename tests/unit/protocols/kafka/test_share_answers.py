@@ -19,6 +19,25 @@ if TYPE_CHECKING:
 OFFSETS = st.integers(0, 2**63 - 1)
 TEXTS = st.none() | st.text(max_size=20)
 CODES = st.integers(-1, 133)
+FAILURES = st.fixed_dictionaries(
+    {
+        "offset": OFFSETS,
+        "nonce": st.integers(0, 2**64 - 1),
+        "error_name": st.text(max_size=9),
+        "message": st.text(max_size=20),
+        "is_done": st.integers(0, 1),
+    }
+)
+OWN = st.fixed_dictionaries(
+    {},
+    optional={
+        "nonces": st.binary(max_size=300),
+        "lanes": st.binary(max_size=5),
+        "visible_until_ms": OFFSETS,
+        "failures": st.lists(FAILURES, max_size=3),
+        "error_name": TEXTS,
+    },
+)
 PARTITIONS = st.builds(
     SharedPartition,
     partition=st.integers(0, 2**31 - 1),
@@ -29,6 +48,7 @@ PARTITIONS = st.builds(
     leader=st.tuples(st.integers(-1, 5), st.integers(-1, 5)),
     records=st.lists(st.sampled_from([b"", b"small", bytes(600)]), max_size=3),
     acquired=st.lists(st.tuples(OFFSETS, OFFSETS, st.integers(1, 250)), max_size=3),
+    own=OWN,
 )
 TOPICS = st.dictionaries(
     st.integers(1, 2**64).map(lambda number: UUID(int=number)),
@@ -66,6 +86,7 @@ def _partition(shared: SharedPartition) -> dict[str, Any]:
             {"first_offset": first, "last_offset": last, "delivery_count": count}
             for first, last, count in shared.acquired
         ],
+        **shared.own,
     }
 
 

@@ -91,7 +91,7 @@ class HttpApp:
             _log.error("%s %r failed: %r", request.method, request.target, error)
         # A refusal that is still held somewhere must not hold the request by its frames.
         error.with_traceback(None)
-        return response
+        return response._replace(error=error)
 
     def options(self, request: Request) -> Response:
         """What a path takes; a browser asks before it lets a page of another origin call.

@@ -36,6 +36,7 @@ class Types:
     body: type[msgspec.Struct] | None = None
     request: bool = False
     answer: type[Any] | None = None
+    streams: bool = False
 
 
 class Endpoint:
@@ -56,6 +57,7 @@ class Endpoint:
             hints.get("body"),
             "request" in hints,
             None if returned in {Response, Stream} else returned,
+            returned is Stream,
         )
 
     @cached_property

@@ -33,6 +33,10 @@ class ForeignOriginError(HttpError):
     """The Origin header names a site that may not call this server."""
 
 
+class HttpOnlyError(HttpError):
+    """The path answers with a page or a stream, which only a connection of HTTP can carry."""
+
+
 class UnsupportedMediaTypeError(HttpError):
     """The media type of the body is not supported."""
 

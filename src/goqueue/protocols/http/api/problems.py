@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from goqueue.model import errors as model
 from goqueue.model.errors import GoQueueError
+from goqueue.model.tuples import NamedTuple
 from goqueue.protocols.http.api import errors as http
 from goqueue.protocols.http.api.responses import PROBLEM, Response
 
@@ -59,6 +60,7 @@ PROBLEMS: Final[dict[type[GoQueueError], Kind]] = {
     http.MethodNotAllowedError: Kind(405, "method_not_allowed"),
     http.ForeignHostError: Kind(403, "foreign_host"),
     http.ForeignOriginError: Kind(403, "foreign_origin"),
+    http.HttpOnlyError: Kind(400, "http_only"),
     http.UnsupportedMediaTypeError: Kind(415, "unsupported_media_type"),
     http.MalformedBodyError: Kind(400, "malformed_body"),
     http.FieldError: Kind(400, "invalid_field"),

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import httptools
+import msgspec
 
 
-@dataclass(slots=True)
-class Request:
+class Request(msgspec.Struct):
     """What a client has sent, as far as it is not in a handler's types."""
 
     method: str
     target: bytes
-    headers: dict[bytes, bytes] = field(default_factory=dict)
+    headers: dict[bytes, bytes] = msgspec.field(default_factory=dict)
     """By their names in lower case."""
     body: bytes = b""
     client_host: str = ""

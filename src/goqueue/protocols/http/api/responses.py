@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from goqueue.model.tuples import NamedTuple
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+
+    from goqueue.model.errors import GoQueueError
 
 JSON: Final = "application/json"
 PROBLEM: Final = "application/problem+json"
@@ -23,6 +27,8 @@ class Response(NamedTuple):
     body: bytes
     content_type: str = JSON
     headers: tuple[tuple[str, str], ...] = ()
+    error: GoQueueError | None = None
+    """Why the request was refused, where it was."""
 
 
 class Stream(NamedTuple):

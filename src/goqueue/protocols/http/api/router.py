@@ -5,9 +5,10 @@ Every path is also there under `/v1`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_to_bytes
 
+from goqueue.model.tuples import NamedTuple
 from goqueue.protocols.http.api.endpoint import Endpoint
 from goqueue.protocols.http.api.errors import (
     MalformedRequestError,

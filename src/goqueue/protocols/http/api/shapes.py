@@ -61,6 +61,10 @@ CommittedByTopic: TypeAlias = Annotated[
         {"orders": {"0": 42, "1": None}},
     ),
 ]
+LogEndsByTopic: TypeAlias = Annotated[
+    OffsetsByTopic,
+    doc("Log end offsets by topic and partition.", {"orders": {"0": 45, "1": 120}}),
+]
 LagByTopic: TypeAlias = Annotated[
     OffsetsByTopic,
     doc(

@@ -25,6 +25,11 @@ def committed_by_topic(lags: Iterable[PartitionLag]) -> dict[str, dict[int, int 
     return by_partition(((each.topic, each.partition), each.committed) for each in lags)
 
 
+def log_ends_by_topic(lags: Iterable[PartitionLag]) -> dict[str, dict[int, int]]:
+    """Where the logs end."""
+    return by_partition(((each.topic, each.partition), each.log_end) for each in lags)
+
+
 def lag_by_topic(lags: Iterable[PartitionLag]) -> dict[str, dict[int, int]]:
     """The lag of a group."""
     return by_partition(((each.topic, each.partition), each.lag) for each in lags)

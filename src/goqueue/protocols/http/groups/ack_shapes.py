@@ -161,6 +161,12 @@ class SettleResult(msgspec.Struct, omit_defaults=True):
     ]
     code: Annotated[str | None, doc("The error code, if it was refused.")] = None
     error: Annotated[str | None, doc("The error message, if it was refused.")] = None
+    error_name: Annotated[
+        str | None,
+        doc(
+            "The class of the error in the Python client, if it was refused.", "UnknownReceiptError"
+        ),
+    ] = None
 
 
 class BatchSettled(msgspec.Struct):

@@ -208,7 +208,7 @@ def _result(handle: str, error: GoQueueError | None) -> SettleResult:
     if error is None:
         return SettleResult(handle, _OK)
     status, code, _ = kind_of(error)
-    return SettleResult(handle, status, code, str(error))
+    return SettleResult(handle, status, code, str(error), type(error).__name__)
 
 
 def _visibility_ms(query: PollQuery) -> int | None:

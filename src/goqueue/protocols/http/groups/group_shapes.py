@@ -11,10 +11,12 @@ from goqueue.protocols.http.api.shapes import (
     CommittedByTopic,
     Generation,
     LagByTopic,
+    LogEndsByTopic,
     MemberId,
     Milliseconds,
     Offset,
     OffsetsByTopic,
+    PartitionNumber,
     PartitionsByTopic,
     TopicName,
     UncommittedLag,
@@ -96,6 +98,7 @@ class GroupInfo(GroupLine):
     assignor: Annotated[str, doc("The partition assignor.", "uniform")]
     members: list[MemberInfo]
     offsets: CommittedByTopic
+    log_ends: LogEndsByTopic
     lag: LagByTopic
     total_lag: int
     uncommitted_lag: UncommittedLag
@@ -175,9 +178,23 @@ class OffsetsAnswer(msgspec.Struct):
 
     group: str
     offsets: CommittedByTopic
+    log_ends: LogEndsByTopic
     lag: LagByTopic
     total_lag: int
     uncommitted_lag: UncommittedLag
+
+
+class OffsetsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which partitions to list."""
+
+    partitions: Annotated[
+        str | None,
+        doc(
+            "These partitions only, with commas between them, whether the group has read them or "
+            "not; all that count for the group if omitted.",
+            "orders:0,orders:1",
+        ),
+    ] = None
 
 
 class ResetBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -191,6 +208,9 @@ class ResetBody(msgspec.Struct, forbid_unknown_fields=True):
     partition: Annotated[
         int, doc("-1 means all partitions.", -1, ge=ALL_PARTITIONS, le=2**31 - 1)
     ] = ALL_PARTITIONS
+    partitions: Annotated[
+        list[PartitionNumber] | None, doc("Several partitions, instead of `partition`.", [0, 2])
+    ] = None
     timestamp: Annotated[Time | None, doc("For the strategy `timestamp`.")] = None
     offset: Annotated[Offset | None, doc("For the strategy `offset`.")] = None
     dry_run: Annotated[bool, doc("Return the changes without making them.")] = False

@@ -14,7 +14,11 @@ from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import (
     doc,
 )
-from goqueue.protocols.http.api.topic_maps import committed_by_topic, lag_by_topic
+from goqueue.protocols.http.api.topic_maps import (
+    committed_by_topic,
+    lag_by_topic,
+    log_ends_by_topic,
+)
 from goqueue.protocols.http.groups.group_shapes import (
     AssignmentAnswer,
     GroupDeleted,
@@ -115,6 +119,7 @@ class GroupRoutes(BrokerRoutes):
             assignor=view.assignor,
             members=self._members(view),
             offsets=committed_by_topic(lags),
+            log_ends=log_ends_by_topic(lags),
             lag=lag_by_topic(lags),
             total_lag=sum(each.lag for each in lags),
             uncommitted_lag=sum(each.uncommitted_lag for each in lags),

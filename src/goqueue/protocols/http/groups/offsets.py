@@ -7,18 +7,24 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.groups.messages import CommitRequest, OffsetToCommit, PartitionOutcomes
 from goqueue.model.errors import GroupError, TopicError
+from goqueue.model.lag import PartitionLag
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.http.api.codecs import time_ms
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.route import BrokerRoutes, route
-from goqueue.protocols.http.api.topic_maps import committed_by_topic, lag_by_topic
+from goqueue.protocols.http.api.topic_maps import (
+    committed_by_topic,
+    lag_by_topic,
+    log_ends_by_topic,
+)
 from goqueue.protocols.http.groups.group_shapes import (
     ALL_PARTITIONS,
     Change,
     CommitBody,
     Committed,
     OffsetsAnswer,
+    OffsetsQuery,
     ResetAnswer,
     ResetBody,
 )
@@ -29,6 +35,8 @@ if TYPE_CHECKING:
 
 
 _TAG: Final = "offsets"
+_MAX_DIGITS: Final = 11
+"""Of the number of a partition, which is less than 2**31."""
 
 
 class OffsetRoutes(BrokerRoutes):
@@ -105,17 +113,31 @@ class OffsetRoutes(BrokerRoutes):
         return found
 
     @route("GET", "/groups/{group}/offsets", tag=_TAG)
-    async def fetch(self, path: GroupPath) -> OffsetsAnswer:
+    async def fetch(self, path: GroupPath, query: OffsetsQuery) -> OffsetsAnswer:
         """Committed offsets and lag of a group, by partition."""
-        self._broker.group_views.view(path.group)  # an unknown group is refused, not shown as empty
-        lags = list(self._broker.lag.of(path.group))
+        if query.partitions is None:
+            self._broker.group_views.view(path.group)  # an unknown group is refused, not empty
+            lags = list(self._broker.lag.of(path.group))
+        else:
+            lags = self._lags(path.group, query.partitions)
         return OffsetsAnswer(
             path.group,
             committed_by_topic(lags),
+            log_ends_by_topic(lags),
             lag_by_topic(lags),
             sum(each.lag for each in lags),
             sum(each.uncommitted_lag for each in lags),
         )
+
+    def _lags(self, group_id: str, partitions: str) -> list[PartitionLag]:
+        committed = self._broker.lag.committed(group_id)
+        found = []
+        for text in partitions.split(","):
+            place = _place(text)
+            partition = self._broker.partitions.local(place)
+            log_start, log_end = partition.log_start, partition.log_end
+            found.append(PartitionLag(*place, committed.get(place), log_start, log_end))
+        return found
 
     @route("POST", "/groups/{group}/offsets/reset", tag=_TAG)
     async def reset(self, path: GroupPath, body: ResetBody) -> ResetAnswer:
@@ -124,7 +146,7 @@ class OffsetRoutes(BrokerRoutes):
             path.group,
             body.topic,
             _position(body),
-            partitions=None if body.partition == ALL_PARTITIONS else [body.partition],
+            partitions=_chosen(body),
             dry_run=body.dry_run,
         )
         return ResetAnswer(
@@ -144,6 +166,32 @@ class OffsetRoutes(BrokerRoutes):
                 for each in changes
             ],
         )
+
+
+def _place(text: str) -> TopicPartition:
+    topic, _, number = text.rpartition(":")
+    if not topic or not (number.isascii() and number.isdecimal() and len(number) < _MAX_DIGITS):
+        expected = "TOPIC:PARTITION, several with commas between them"
+        raise FieldError(
+            f"partitions has {text[:300]!r}, expected {expected}",
+            field="partitions",
+            location="query",
+            expected=expected,
+        )
+    return TopicPartition(topic, int(number))
+
+
+def _chosen(body: ResetBody) -> list[int] | None:
+    """The partitions to be reset; None: all."""
+    if body.partition == ALL_PARTITIONS:
+        return body.partitions
+    if body.partitions is not None:
+        raise FieldError(
+            "partition and partitions are both given, expected one",
+            field="partitions",
+            expected="one of the two",
+        )
+    return [body.partition]
 
 
 def _position(body: ResetBody) -> Position:

@@ -13,10 +13,11 @@ from functools import cached_property
 from http import HTTPStatus
 from importlib import resources
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
+from goqueue.model.tuples import NamedTuple
 from goqueue.protocols.http.api.errors import NoSuchPathError, UnavailableError
 from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.responses import Response

@@ -6,6 +6,8 @@ import ssl
 
 import msgspec
 
+from goqueue.protocols.http.limits import MAX_HEAD_BYTES
+
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where to listen, and the bounds of connections and requests."""
@@ -30,7 +32,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_pipelined: int = 256
     """Requests of one connection that wait for their turn. It is closed after the last of them, and
     what follows is discarded: the client sends it again, as RFC 9112 says."""
-    max_head_bytes: int = 64 * 1024
+    max_head_bytes: int = MAX_HEAD_BYTES
     """Request line and headers; more are answered with 431."""
     max_bodies_bytes: int = 256 * 1024 * 1024
     """Bodies of all requests under way together; what goes beyond is answered with 503."""

@@ -9,12 +9,6 @@ import msgspec
 from goqueue.protocols.http.api.shapes import Offset, PartitionNumber, doc
 
 
-class TopicList(msgspec.Struct):
-    """The names of topics, in order."""
-
-    topics: list[str]
-
-
 class PartitionInfo(msgspec.Struct):
     """One partition: its replicas and watermarks."""
 
@@ -45,6 +39,16 @@ class TopicInfo(msgspec.Struct):
         dict[str, str], doc("The settings that override defaults.", {"retention.ms": "3600000"})
     ]
     partitions: list[PartitionInfo]
+
+
+class TopicList(msgspec.Struct):
+    """The names of topics, in order."""
+
+    topics: list[str]
+    details: Annotated[
+        list[TopicInfo] | msgspec.UnsetType,
+        doc("The same topics described, if `details` was asked for."),
+    ] = msgspec.UNSET
 
 
 class PartitionList(msgspec.Struct):

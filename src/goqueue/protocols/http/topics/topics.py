@@ -81,6 +81,7 @@ class ListTopics(msgspec.Struct, forbid_unknown_fields=True):
     """Which topics to list."""
 
     internal: Annotated[bool, doc("Include internal topics.")] = False
+    details: Annotated[bool, doc("Describe each topic.")] = False
 
 
 class TopicRoutes(BrokerRoutes):
@@ -106,9 +107,10 @@ class TopicRoutes(BrokerRoutes):
     async def list_all(self, query: ListTopics) -> TopicList:
         """List the topics."""
         topics = self._broker.topics.catalogue.by_name.values()
-        return TopicList(
-            sorted(topic.name for topic in topics if query.internal or not topic.is_internal)
-        )
+        found = sorted(topic.name for topic in topics if query.internal or not topic.is_internal)
+        if not query.details:
+            return TopicList(found)
+        return TopicList(found, [self._info(name) for name in found])
 
     @route("GET", "/topics/{topic}", tag=_TAG)
     async def describe(self, path: TopicPath) -> TopicInfo:

@@ -25,17 +25,17 @@ _DISABLED: Final = {
 class AclsApi:
     """Refuses to show, create and delete rules that nothing would check."""
 
-    @api(ApiKey.DESCRIBE_ACLS, 1, 3)
+    @api(ApiKey.DESCRIBE_ACLS)
     def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """No rules, and why."""
         return {**_DISABLED, "resources": []}
 
-    @api(ApiKey.CREATE_ACLS, 1, 3)
+    @api(ApiKey.CREATE_ACLS)
     def create(self, ctx: RequestContext, request: Struct) -> Response:
         """One refusal for each rule."""
         return {"results": [_DISABLED for _ in request.creations]}
 
-    @api(ApiKey.DELETE_ACLS, 1, 3)
+    @api(ApiKey.DELETE_ACLS)
     def delete(self, ctx: RequestContext, request: Struct) -> Response:
         """One refusal for each filter."""
         return {"filter_results": [{**_DISABLED, "matching_acls": []} for _ in request.filters]}
@@ -54,7 +54,7 @@ _ENTITIES: Final = frozenset(("user", "client-id", _IP))
 class QuotasApi:
     """Shows that there are no quotas."""
 
-    @api(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1)
+    @api(ApiKey.DESCRIBE_CLIENT_QUOTAS)
     def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """No entries; a filter that makes no sense is refused as in Kafka."""
         objection = _filter_objection(request.components)
@@ -66,7 +66,7 @@ class QuotasApi:
             }
         return {"error_code": ErrorCode.none, "error_message": None, "entries": []}
 
-    @api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1)
+    @api(ApiKey.ALTER_CLIENT_QUOTAS)
     def alter(self, ctx: RequestContext, request: Struct) -> Response:
         """One result for each entity: to remove what is not there is nothing to refuse."""
         return {"entries": [_altered(entry) for entry in request.entries]}

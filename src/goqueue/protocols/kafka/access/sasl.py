@@ -9,16 +9,16 @@ A login that fails is answered with one text, whatever was wrong, and ends its c
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.errors import ErrorCode
+import msgspec
 
 from goqueue.access.keys import Mechanism
 from goqueue.access.logins import Login, begin_login
 from goqueue.model.errors import AuthenticationFailedError
 from goqueue.protocols.kafka.context import ANONYMOUS, RequestContext, Session
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.frames import Bare, Response
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ FAILED: Final = "Authentication failed: invalid credentials"
 """All that a client is told."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Exchange:
+class _Exchange(msgspec.Struct, frozen=True):
     """What `Session.sasl` holds between a handshake and the end of its login."""
 
     mechanism: Mechanism
@@ -45,7 +44,7 @@ class SaslApi:
         self._users = users
         self._settings = settings
 
-    @api(ApiKey.SASL_HANDSHAKE, 0, 1)
+    @api(ApiKey.SASL_HANDSHAKE)
     def handshake(self, ctx: RequestContext, request: Struct) -> Response:
         """Agree on the mechanism; one that is not enabled is answered with those that are."""
         session = ctx.peer.session
@@ -68,7 +67,7 @@ class SaslApi:
             return False
         return not session.authenticated or session.expires_at is not None
 
-    @api(ApiKey.SASL_AUTHENTICATE, 0, 2)
+    @api(ApiKey.SASL_AUTHENTICATE)
     async def authenticate(self, ctx: RequestContext, request: Struct) -> Response:
         """One message of the mechanism in, one out."""
         session = ctx.peer.session

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.access.credentials import check_user_name
 from goqueue.access.keys import Mechanism, ScramKeys, keys_from_salted
 from goqueue.model.errors import GoQueueError, UnsupportedMechanismError
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
 from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +35,7 @@ class UsersApi:
     def __init__(self, users: Users) -> None:
         self._users = users
 
-    @api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0)
+    @api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
     def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Which mechanisms each user has, and how many iterations; never the keys."""
         asked = Counter(user.name for user in request.users or ())
@@ -62,7 +61,7 @@ class UsersApi:
         ]
         return {**_result(name), "credential_infos": infos}
 
-    @api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0)
+    @api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
     async def alter(self, ctx: RequestContext, request: Struct) -> Response:
         """One result for each user: all that was asked for that user happened, or nothing."""
         removals, additions = _by_name(request.deletions), _by_name(request.upsertions)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.protocols.kafka.registry import ApiKey, ApiSpec, Registry, api
+from goqueue.protocols.kafka.registry import ApiKey, Registry, api
 from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.frames import encode_body
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from goqueue.protocols.kafka.cluster.features import Feature
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
+
+_ADVERTISED_BELOW_SERVED: Final[dict[int, int]] = {ApiKey.PRODUCE: 0}
+"""librdkafka 2.0 compresses nothing unless it sees Produce from 0, though it never sends 0 to 2."""
 
 _SOFTWARE_FROM: Final = 3
 _ZERO_MINIMUM_FROM: Final = 4
@@ -31,7 +34,7 @@ class ApiVersionsApi:
         self._registry = registry
         self._features = features
 
-    @api(ApiKey.API_VERSIONS, 0, 4, pipelined=True)
+    @api(ApiKey.API_VERSIONS, pipelined=True)
     def api_versions(self, ctx: RequestContext, request: Struct) -> Response:
         """Every API with the versions we serve."""
         if ctx.version >= _SOFTWARE_FROM and not (
@@ -41,7 +44,7 @@ class ApiVersionsApi:
             return {"error_code": ErrorCode.invalid_request}
         return {
             "error_code": ErrorCode.none,
-            "api_keys": [_entry(spec) for spec in self._registry.specs()],
+            "api_keys": [_entry(key, *each) for key, each in self._registry.versions().items()],
             **self._feature_fields(ctx.version),
         }
 
@@ -73,14 +76,14 @@ def with_api_versions(registry: Registry, features: Sequence[Feature] = ()) -> R
 
 def unsupported_version_body(registry: Registry) -> bytearray:
     """The answer to an ApiVersions request newer than ours: layout 0, whatever was asked."""
-    own = [_entry(spec) for spec in registry.specs() if spec.key == ApiKey.API_VERSIONS]
-    fields = {"error_code": ErrorCode.unsupported_version, "api_keys": own}
+    own = _entry(ApiKey.API_VERSIONS, *registry.versions()[ApiKey.API_VERSIONS])
+    fields = {"error_code": ErrorCode.unsupported_version, "api_keys": [own]}
     return encode_body(ApiKey.API_VERSIONS, 0, fields)
 
 
-def _entry(spec: ApiSpec) -> dict[str, int]:
+def _entry(key: int, first: int, last: int) -> dict[str, int]:
     return {
-        "api_key": spec.key,
-        "min_version": spec.advertised_from,
-        "max_version": spec.last_version,
+        "api_key": key,
+        "min_version": _ADVERTISED_BELOW_SERVED.get(key, first),
+        "max_version": last,
     }

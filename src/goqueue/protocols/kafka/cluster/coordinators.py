@@ -27,7 +27,7 @@ class CoordinatorsApi:
         self._broker = broker
         self._advertised = advertised
 
-    @api(ApiKey.FIND_COORDINATOR, 0, 6)
+    @api(ApiKey.FIND_COORDINATOR)
     async def find_coordinator(self, ctx: RequestContext, request: Struct) -> Response:
         """One answer for each key that was asked for, however often it was."""
         if request.key_type not in _KEY_TYPES:

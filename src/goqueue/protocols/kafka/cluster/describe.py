@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.access.operations import NO_OPERATIONS, cluster_operations
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
 from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +33,7 @@ class ClusterApi:
         self._broker = broker
         self._advertised = advertised
 
-    @api(ApiKey.DESCRIBE_CLUSTER, 0, 2)
+    @api(ApiKey.DESCRIBE_CLUSTER)
     def describe_cluster(self, ctx: RequestContext, request: Struct) -> Response:
         """Who is there, and who decides."""
         if request.endpoint_type != _BROKERS:
@@ -68,7 +67,7 @@ class ClusterApi:
             ),
         }
 
-    @api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5)
+    @api(ApiKey.DESCRIBE_LOG_DIRS)
     async def describe_log_dirs(self, ctx: RequestContext, request: Struct) -> Response:
         """How large the partitions are, and how much room there is."""
         by_name = self._broker.topics.catalogue.by_name

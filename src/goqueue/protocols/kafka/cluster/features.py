@@ -7,8 +7,9 @@ next epoch at the end of each transaction.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.wire.kafka.error_codes import ErrorCode
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 _TOP_LEVEL_ONLY_FROM: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
+class Feature(msgspec.Struct, frozen=True):
     """A feature that admin tools show and some clients follow; its level is the release's."""
 
     name: str
@@ -47,7 +47,7 @@ class FeaturesApi:
     def __init__(self, features: Sequence[Feature] = FEATURES) -> None:
         self._features = {each.name: each for each in features}
 
-    @api(ApiKey.UPDATE_FEATURES, 0, 2)
+    @api(ApiKey.UPDATE_FEATURES)
     def update_features(self, ctx: RequestContext, request: Struct) -> Response:
         """Accept the levels that are in force, refuse all others; all or nothing, as in Kafka."""
         found = {each.feature: self._objection(each) for each in request.feature_updates}

@@ -26,7 +26,7 @@ class QuorumApi:
         self._broker = broker
         self._advertised = advertised
 
-    @api(ApiKey.DESCRIBE_QUORUM, 0, 2)
+    @api(ApiKey.DESCRIBE_QUORUM)
     async def describe_quorum(self, ctx: RequestContext, request: Struct) -> Response:
         """Who votes, and how far they are: the revision of the metadata is the offset."""
         revision = await self._broker.topics.revision()

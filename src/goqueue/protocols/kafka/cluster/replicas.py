@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.model.errors import GoQueueError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import BrokerApi, api
 from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +23,7 @@ _ELECTION_TYPES: Final = range(2)
 class ReplicasApi(BrokerApi):
     """Answers who asks for another leader or other replicas."""
 
-    @api(ApiKey.ELECT_LEADERS, 0, 2)
+    @api(ApiKey.ELECT_LEADERS)
     def elect_leaders(self, ctx: RequestContext, request: Struct) -> Response:
         """Every partition has the leader that it would elect.
 
@@ -57,7 +56,7 @@ class ReplicasApi(BrokerApi):
             message = f"{partition.topic}-{partition.partition} has its preferred leader"
         return {"partition_id": partition.partition, "error_code": code, "error_message": message}
 
-    @api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1)
+    @api(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
     def alter_reassignments(self, ctx: RequestContext, request: Struct) -> Response:
         """Replicas stay where they are: an assignment to this node alone is taken as done."""
         return {
@@ -98,7 +97,7 @@ class ReplicasApi(BrokerApi):
             return f"broker {node_id} is named more than once"
         return None
 
-    @api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0)
+    @api(ApiKey.LIST_PARTITION_REASSIGNMENTS)
     def list_reassignments(self, ctx: RequestContext, request: Struct) -> Response:
         """None is ever in progress."""
         return {"error_code": ErrorCode.none, "error_message": None, "topics": []}

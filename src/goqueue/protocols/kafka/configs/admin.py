@@ -39,7 +39,7 @@ _TYPES_FROM: Final = 1
 class ConfigResourcesApi(BrokerApi):
     """Lists the resources that DescribeConfigs can be asked for."""
 
-    @api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1)
+    @api(ApiKey.LIST_CONFIG_RESOURCES)
     def list_config_resources(self, ctx: RequestContext, request: Struct) -> Response:
         """The resources of the types asked for, or of all; unknown types are refused."""
         asked = [_CLIENT_METRICS]
@@ -90,7 +90,7 @@ class AdminConfigsApi:
 
     # --- DescribeConfigs -------------------------------------------------------------------------
 
-    @api(ApiKey.DESCRIBE_CONFIGS, 1, 4)
+    @api(ApiKey.DESCRIBE_CONFIGS)
     async def describe_configs(self, ctx: RequestContext, request: Struct) -> Response:
         """The settings in force, and where each comes from."""
         resources = once_each(request.resources, key=_name_of)
@@ -118,12 +118,12 @@ class AdminConfigsApi:
 
     # --- AlterConfigs ----------------------------------------------------------------------------
 
-    @api(ApiKey.ALTER_CONFIGS, 0, 2)
+    @api(ApiKey.ALTER_CONFIGS)
     async def alter_configs(self, ctx: RequestContext, request: Struct) -> Response:
         """Replace everything that was set for a resource."""
         return await self._alter(request, incremental=False)
 
-    @api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1)
+    @api(ApiKey.INCREMENTAL_ALTER_CONFIGS)
     async def incremental_alter_configs(self, ctx: RequestContext, request: Struct) -> Response:
         """Change some settings of a resource and leave the others."""
         return await self._alter(request, incremental=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from goqueue.model.errors import InvalidTopicConfigError
+from goqueue.model.tuples import NamedTuple
 from goqueue.topics.setting import Setting, items
 
 if TYPE_CHECKING:

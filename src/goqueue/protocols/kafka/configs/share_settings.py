@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
 
 from goqueue.model.errors import InvalidTopicConfigError
 from goqueue.model.iso_duration import iso_duration_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from goqueue.groups.settings import GroupSettings
     from goqueue.queues.delivery.settings import QueueSettings
 
@@ -53,8 +53,7 @@ class ShareSetting(Protocol):
         """How the value is written that is in force."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Number:
+class _Number(msgspec.Struct, frozen=True):
     name: str
     field: str
     least: int | str
@@ -88,8 +87,7 @@ class _Number:
         return str(getattr(settings, self.field))
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
+class _Choice(msgspec.Struct, frozen=True):
     name: str
     field: str
     words: Mapping[str, object]
@@ -116,8 +114,7 @@ class _Choice:
         return next(word for word, meaning in self.words.items() if meaning == value)
 
 
-@dataclass(frozen=True, slots=True)
-class _OffsetReset:
+class _OffsetReset(msgspec.Struct, frozen=True):
     name: str = "share.auto.offset.reset"
     documentation: str = (
         "Where a share group begins that has read nothing: latest, earliest, or "

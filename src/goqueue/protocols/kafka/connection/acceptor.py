@@ -31,7 +31,7 @@ class Acceptor:
     """Listening sockets, and the connections that come in through them."""
 
     def __init__(
-        self, factory: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None = None
+        self, factory: Callable[[], asyncio.BaseProtocol], tls: ssl.SSLContext | None = None
     ) -> None:
         self._factory = factory
         self._tls = tls

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from goqueue.protocols.kafka.settings import ListenerSettings
 
-_BYTES_A_READ: Final = 256 * 1024
+BYTES_A_READ: Final = 256 * 1024
 """What the event loop takes from one socket in one go."""
 
 
@@ -184,7 +184,7 @@ class RequestBudget:
         return min(self._limit - self.used_bytes, self._unfinished_limit - self.unfinished_bytes)
 
     def _wake(self, waiting: dict[Waiter, Any], room_bytes: int) -> None:
-        for waiter in list(islice(waiting, 1 + room_bytes // _BYTES_A_READ)):
+        for waiter in list(islice(waiting, 1 + room_bytes // BYTES_A_READ)):
             if waiting.pop(waiter, self) is not self:
                 waiter.update_reading()
 

@@ -11,65 +11,37 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import socket
-from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
-from goqueue.protocols.kafka.connection.budget import AnswerShare
-from goqueue.protocols.kafka.connection.deadlines import CloseReason, Deadlines
-from goqueue.protocols.kafka.connection.dispatch import Call, HandlerFailedError
-from goqueue.protocols.kafka.context import Session
+from goqueue.protocols.kafka.connection.deadlines import CloseReason
+from goqueue.protocols.kafka.connection.dispatch import CALLS_A_TURN, Call, HandlerFailedError
+from goqueue.protocols.kafka.connection.ending import Ending
 from goqueue.wire.kafka.errors import RequestError
-from goqueue.wire.kafka.frames import FrameReader, Response
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from goqueue.protocols.kafka.connection.owner import Owner
+    from goqueue.wire.kafka.frames import Response
 
 _log = logging.getLogger(__name__)
 
-_CALLS_A_TURN: Final = 64
-"""Requests of one connection handled before the event loop gets its turn."""
 
-
-class Connection(asyncio.Protocol):
+class Connection(Ending):
     """Bytes in, answers out, in order. See `goqueue.protocols.kafka.context.Peer`."""
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
-        self._owner = owner
-        self._settings = owner.settings
-        self._loop = loop
-        self._transport: asyncio.Transport
-        self._frames = FrameReader()
-        self._pending: deque[Call] = deque()
-        """Started and not yet answered, in order of arrival."""
-        self._waiting: Call | None = None
-        """Parsed, and may not start before `_pending` is empty."""
+        super().__init__(owner, loop)
         self._held_bytes = 0
         """Received and not yet given back to the budget."""
         self._unfinished_bytes = 0
         """Those of them that the budget counts as part of no request under way."""
-        self._answers = AnswerShare(owner.answers)
-        self._reason: CloseReason | None = None
-        """Set once the connection is to be closed; nothing starts after it."""
-        self._close_when_answered: tuple[CloseReason, str] | None = None
-        """Set when nothing more is to start, and what has started is still to be answered."""
         self._turn_scheduled = False
         """The event loop has its turn; nothing starts before `_next_turn`."""
         self._is_pumping = False
-        self._is_reading = True
-        self._is_writable = True
-        self._deadlines = Deadlines(owner.settings, loop.time())
-        self._closing_since = 0.0
-        self.host = ""
         self.listener_name = owner.settings.name
-        self.session = Session(authenticated=not owner.settings.requires_authentication)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether an answer could still reach the client."""
-        return self._reason is None
 
     # --- What the transport tells -----------------------------------------------------------------
 
@@ -88,17 +60,32 @@ class Connection(asyncio.Protocol):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._transport.set_write_buffer_limits(high=self._settings.max_unsent_bytes)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the socket is read into: all connections share it, and leave nothing in it."""
+        del sizehint
+        return self._owner.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Take what arrived, and start what may start."""
         if self._reason is not None:
             return
         self._deadlines.active(self._loop.time())
-        if self._answers.held_bytes:
-            self._answers.hold(self._transport.get_write_buffer_size())
-        self._frames.feed(data)
-        self._held_bytes += len(data)
-        self._owner.budget.take(len(data))
-        self._pump()
+        data = self._owner.buffer[:nbytes]
+        served = 0
+        if self._held_bytes and self._may_serve_straight:
+            served = self._serve_begun(data)
+        if not self._held_bytes and self._may_serve_straight:
+            served += self._serve_straight(data[served:] if served else data)
+        if served < nbytes:
+            if self._answers.held_bytes:
+                self._answers.hold(self._transport.get_write_buffer_size())
+            self._take(nbytes - served)
+            self._frames.feed(data[served:])
+            self._pump()
+
+    def _take(self, size: int) -> None:
+        self._held_bytes += size
+        self._owner.budget.take(size)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give back what is held. Handlers that change something run on; long polls end."""
@@ -130,6 +117,72 @@ class Connection(asyncio.Protocol):
         self._is_writable = True
         self._pump()
 
+    # --- Requests that go straight ----------------------------------------------------------------
+
+    @property
+    def _may_serve_straight(self) -> bool:
+        """Whether no request is under way, and nothing is known against the client."""
+        session = self.session
+        return (
+            not self._pending
+            and self._waiting is None
+            and self._reason is None
+            and not self._turn_scheduled
+            and self._is_writable
+            and self._close_when_answered is None
+            and session.authenticated
+            and session.take_token is None
+            and self._frames.frame_count > 0
+        )
+
+    def _serve_begun(self, data: memoryview) -> int:
+        """Serve the request that has begun to arrive; returns how much of the buffer was its end.
+
+        That is nothing while there is more to come of it.
+        """
+        missing = self._frames.missing_bytes
+        if missing is None or missing > len(data):
+            return 0
+        self._take(missing)
+        if self._serve_straight(self._frames.completed(data[:missing])):
+            self._owner.budget.request_complete(self)
+            self._drop_unfinished()
+        else:
+            self._pump()
+        return missing
+
+    def _serve_straight(self, data: memoryview) -> int:
+        """Serve what goes straight at the start of the buffer; returns how many bytes that was.
+
+        They are never held, so the budget need not know of them.
+        """
+        try:
+            size, count, answers, waiting = self._owner.dispatcher.serve_straight(
+                data, self._settings.max_request_bytes, self
+            )
+        except HandlerFailedError as error:
+            self.close(CloseReason.HANDLER_FAILED, str(error))
+            return len(data)
+        self._frames.frame_count += count
+        transport = self._transport
+        if answers and not transport.is_closing():
+            if len(answers) == 1:
+                transport.write(answers[0])
+            else:
+                transport.writelines(answers)
+            unsent = transport.get_write_buffer_size()
+            if unsent or self._answers.held_bytes:
+                self._answers.granted_bytes = 0
+                self._answers.hold(unsent)
+        if waiting is not None:
+            call, response = waiting
+            self._take(call.size_bytes)
+            self._pending.append(call)
+            self._wait_for(call, response)
+        elif count == CALLS_A_TURN:
+            self._give_a_turn()
+        return size
+
     # --- Starting requests ------------------------------------------------------------------------
 
     def _pump(self) -> None:
@@ -138,7 +191,7 @@ class Connection(asyncio.Protocol):
             return
         self._is_pumping = True
         try:
-            for _ in range(_CALLS_A_TURN):
+            for _ in range(CALLS_A_TURN):
                 call = self._next_call()
                 if call is None:
                     break
@@ -199,8 +252,11 @@ class Connection(asyncio.Protocol):
         waited_for = self._owner.dispatcher.run(call)
         if waited_for is None:
             self._answered(call)
-            return
-        call.future = asyncio.ensure_future(waited_for, loop=self._loop)
+        else:
+            self._wait_for(call, waited_for)
+
+    def _wait_for(self, call: Call, response: Awaitable[Response | None]) -> None:
+        call.future = asyncio.ensure_future(response, loop=self._loop)
         call.future.add_done_callback(partial(self._finished, call))
         if isinstance(call.future, asyncio.Task):
             # Its first step runs in the next turn, and the request behind it must not overtake it.
@@ -212,6 +268,12 @@ class Connection(asyncio.Protocol):
 
     def _next_turn(self) -> None:
         self._turn_scheduled = False
+        arrived = self._frames.arrived
+        if arrived and self._may_serve_straight:
+            served = self._serve_straight(arrived)
+            self._frames.skip(served)
+            self._owner.budget.request_complete(self)
+            self._release(served)
         self._pump()
 
     # --- Answers ----------------------------------------------------------------------------------
@@ -268,7 +330,7 @@ class Connection(asyncio.Protocol):
     def _drop_unfinished(self) -> None:
         """Forget what has arrived and is no request yet."""
         dropped_bytes = self._frames.buffered_bytes
-        self._frames = FrameReader()
+        self._frames.clear()
         self._owner.budget.unfinished_changed(-self._unfinished_bytes)
         self._unfinished_bytes = 0
         self._release(dropped_bytes)
@@ -325,75 +387,3 @@ class Connection(asyncio.Protocol):
             CloseReason.HALF_SENT, f"{self._frames.buffered_bytes} bytes of a frame are here"
         )
         self._drop_unfinished()
-
-    # --- Deadlines --------------------------------------------------------------------------------
-
-    def sweep(self, now: float, *, patience_s: float = math.inf) -> bool:
-        """Close after a deadline, or `patience_s` without a byte of a frame; whether it closed."""
-        self.session.expire(now)
-        self._answers.hold(self._transport.get_write_buffer_size())
-        if self._reason is not None:
-            if now - self._closing_since > self._settings.stalled_write_s:
-                self._transport.abort()
-            return False
-        reason = self._judge(now, patience_s)
-        if reason is None:
-            return False
-        unsent, buffered = self._transport.get_write_buffer_size(), self._frames.buffered_bytes
-        self.close(reason, f"{unsent} bytes are unsent, {buffered} bytes of a frame are here")
-        if not self._is_writable:
-            self._transport.abort()
-        return True
-
-    def _judge(self, now: float, patience_s: float) -> CloseReason | None:
-        deadlines = self._deadlines
-        if not self._is_writable:
-            return deadlines.judge_writing(self._transport.get_write_buffer_size(), now)
-        if self.session.is_new and (reason := deadlines.judge_login(now)) is not None:
-            return reason
-        if not self._is_reading or self._pending or self._waiting is not None:
-            return None
-        return deadlines.judge_reading(self._frames.buffered_bytes, now, patience_s=patience_s)
-
-    # --- The end ----------------------------------------------------------------------------------
-
-    def drain(self) -> None:
-        """Read no more; close when what is under way has been answered. Long polls end now."""
-        self._close_after_answers(CloseReason.STOPPING)
-        for call in list(self._pending):
-            if call.is_long_poll and call.future is not None:
-                call.future.cancel()
-
-    def refuse(self, detail: str) -> None:
-        """Close when what is under way has been answered: the client may not stay."""
-        self._close_after_answers(CloseReason.REFUSED, detail)
-
-    def _close_after_answers(self, reason: CloseReason, detail: str = "") -> None:
-        """Start nothing more; what has started is still answered."""
-        if self._reason is None and self._close_when_answered is None:
-            self._close_when_answered = (reason, detail)
-            self.update_reading()
-            if not self._pending:
-                self.close(reason, detail)
-
-    def _close_soon(self, reason: CloseReason, detail: str) -> None:
-        """Close, but let a client that was refused read why: some drop what comes with the end."""
-        if reason is CloseReason.REFUSED and (linger_s := self._settings.refused_linger_s):
-            self._loop.call_later(linger_s, self.close, reason, detail)
-        else:
-            self.close(reason, detail)
-
-    def close(self, reason: CloseReason, detail: str = "") -> None:
-        """Close after what is already written; one line says why."""
-        if self._reason is not None:
-            return
-        self._reason = reason
-        self._closing_since = self._loop.time()
-        if reason is not CloseReason.STOPPING:
-            self._owner.report(self._closing_since, self.host, f"{reason.value}. {detail}")
-        self._transport.close()
-
-    def abort(self) -> None:
-        """Close now, whatever is unsent."""
-        self.close(CloseReason.STOPPING)
-        self._transport.abort()

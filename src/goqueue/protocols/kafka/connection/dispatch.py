@@ -9,7 +9,8 @@ import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from goqueue.model.errors import GoQueueError, InvariantError
 from goqueue.protocols.kafka.cluster.api_versions import unsupported_version_body
@@ -19,7 +20,8 @@ from goqueue.protocols.kafka.errors import (
     UnsupportedRequestError,
     code_for,
 )
-from goqueue.protocols.kafka.registry import ApiKey, ApiSpec, Endpoint, Registry
+from goqueue.protocols.kafka.limits import MAX_SMALL_ELEMENTS
+from goqueue.protocols.kafka.registry import ApiKey, ApiSpec, Endpoint, Registry, Waiting
 from goqueue.protocols.kafka.turns import encode_in_turns
 from goqueue.wire.kafka.errors import TooManyElementsError
 from goqueue.wire.kafka.frames import (
@@ -49,16 +51,23 @@ _BEFORE_AUTHENTICATION: Final = frozenset(
 )
 
 
-MAX_SMALL_ELEMENTS: Final = 512
-"""Array elements and tagged fields of a request that is read on the event loop. One with more is
-large: it is read in a thread, starts alone on its connection, and large requests are served one at
-a time. Before a login there are no large requests; one is malformed."""
+CALLS_A_TURN: Final = 64
+"""Requests of one connection handled before the event loop gets its turn."""
+
+_REQUEST_START: Final = Struct(">iIi")
+"""The length of a request, its API and version, and its number."""
 
 _TOKEN: Final = RequestPrefix(ApiKey.SASL_AUTHENTICATE, 0, 0)
 """Stands for the header that a bare SASL token does not have."""
 _TOKEN_SPEC: Final = ApiSpec(
     ApiKey.SASL_AUTHENTICATE, 0, 0, pipelined=False, long_poll=False, parse=None, on_error=None
 )
+
+
+_WAITING_SPEC: Final = ApiSpec(
+    ApiKey.API_VERSIONS, 0, 0, pipelined=False, long_poll=True, parse=None, on_error=None
+)
+"""Stands for an API whose handler is not loaded yet."""
 
 
 class HandlerFailedError(Exception):
@@ -103,21 +112,72 @@ class Call:
     @property
     def is_long_poll(self) -> bool:
         """Whether it may be cancelled when nobody waits for its answer."""
-        return self.endpoint is not None and self.endpoint.spec.long_poll
+        if self.endpoint is None:
+            return False
+        return self.endpoint.spec.long_poll or self.ctx.is_long_poll
+
+
+Served: TypeAlias = "tuple[int, int, list[Buffer], tuple[Call, Awaitable[Response | None]] | None]"
+"""The requests at the start of a buffer that went straight: how many bytes and how many requests
+they are, the frames of their answers in parts, empty ones included, and the last of them if its
+answer is still to come."""
 
 
 class Dispatcher:
     """Finds handlers, calls them, and turns what they return or raise into frames."""
 
     def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+        self._complete = asyncio.Event()
+        """Set when the handlers of all APIs are there."""
+        self.use(registry)
         self._large = asyncio.Lock()
         """Held by the one large request that is being served."""
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="kafka-large")
 
+    def use(self, registry: Registry) -> None:
+        """Serve with these handlers from now on, also what has waited for its handler."""
+        self._registry = registry
+        if registry.is_complete:
+            self._complete.set()
+
     def close(self) -> None:
         """Let go of the thread that reads large requests."""
         self._reading.shutdown(wait=False)
+
+    def serve_straight(self, data: memoryview, max_bytes: int, peer: Peer) -> Served:
+        """Serve the whole requests at the start of a buffer, as long as they go straight.
+
+        Raises:
+            HandlerFailedError: no answer can be given.
+        """
+        handlers, size = self._registry.straight, len(data)
+        at = count = 0
+        answers: list[Buffer] = []
+        while size - at >= _REQUEST_START.size and count < CALLS_A_TURN:
+            length, api, correlation_id = _REQUEST_START.unpack_from(data, at)
+            stop = at + LENGTH_BYTES + length
+            found = handlers.get(api)
+            if found is None or stop > size or not LENGTH_BYTES <= length <= max_bytes:
+                break
+            endpoint, handler = found
+            frame = data[at + LENGTH_BYTES : stop]
+            try:
+                answer = handler(frame, peer, api & 0xFFFF, correlation_id)
+            except Exception as error:
+                prefix = RequestPrefix(api >> 16, api & 0xFFFF, correlation_id)
+                raise _failed(RequestContext(prefix, None, peer), error) from error
+            if answer is None:
+                break
+            count += 1
+            if isinstance(answer, Waiting):
+                call = Call(endpoint, answer.ctx, answer.request, stop - at)
+                return stop, count, answers, (call, answer.response)
+            at = stop
+            if isinstance(answer, list):
+                answers += answer
+            else:
+                answers.append(answer)
+        return at, count, answers, None
 
     def parse(self, frame: memoryview, peer: Peer) -> Call:
         """What a frame asks for.
@@ -134,7 +194,7 @@ class Dispatcher:
             raise UnauthenticatedRequestError(f"{_label(prefix)} before authentication")
         endpoint = self._registry.endpoints.get((prefix.api_key, prefix.version))
         if endpoint is None:
-            return self._without_endpoint(prefix, peer, size)
+            return self._without_endpoint(prefix, frame, peer)
         cursor = Cursor(frame)
         max_elements = cursor.elements_left
         cursor.elements_left = MAX_SMALL_ELEMENTS
@@ -152,13 +212,30 @@ class Dispatcher:
         call.read = partial(_read, endpoint, cursor, prefix)
         return call
 
-    def _without_endpoint(self, prefix: RequestPrefix, peer: Peer, size: int) -> Call:
-        if prefix.api_key != ApiKey.API_VERSIONS:
+    def _without_endpoint(self, prefix: RequestPrefix, frame: memoryview, peer: Peer) -> Call:
+        call = Call(None, RequestContext(prefix, None, peer), None, len(frame) + LENGTH_BYTES)
+        if prefix.api_key == ApiKey.API_VERSIONS:
+            body = unsupported_version_body(self._registry)
+            call.answer = assemble(prefix.correlation_id, (body,), flexible=False)
+        elif self._registry.is_complete:
             raise UnsupportedRequestError(f"{_label(prefix)} is not served here")
-        call = Call(None, RequestContext(prefix, None, peer), None, size)
-        body = unsupported_version_body(self._registry)
-        call.answer = assemble(prefix.correlation_id, (body,), flexible=False)
+        else:
+            call.endpoint = Endpoint(_WAITING_SPEC, self._serve_when_complete)
+            call.request = call, frame
         return call
+
+    async def _serve_when_complete(
+        self, _ctx: RequestContext, request: tuple[Call, memoryview]
+    ) -> Response | None:
+        """Serve a request that came before its handler was loaded."""
+        call, frame = request
+        call.request = None
+        await self._complete.wait()
+        known = self.parse(frame, call.ctx.peer)
+        call.endpoint, call.ctx = known.endpoint, known.ctx
+        call.request, call.read = known.request, known.read
+        answer = self.run(call)
+        return None if answer is None else await answer
 
     def run(self, call: Call) -> Awaitable[Response | None] | None:
         """Start the handler. What has to be waited for is returned; otherwise the call is done.
@@ -205,14 +282,14 @@ class Dispatcher:
         try:
             call.answer = frame_of(ctx.correlation_id, response, ctx.api_key, ctx.version)
         except Exception as error:
-            raise _failed(call, error) from error
+            raise _failed(call.ctx, error) from error
 
     def fail(self, call: Call, error: BaseException) -> None:
         """Take what the handler raised: an answer with its code, where the API can say one."""
         call.is_done = True
         assert call.endpoint is not None
         if not isinstance(error, GoQueueError) or isinstance(error, InvariantError):
-            raise _failed(call, error) from error
+            raise _failed(call.ctx, error) from error
         # A refusal that is still held somewhere must not hold the request by its frames.
         error.with_traceback(None)
         ctx, code, on_error = call.ctx, code_for(error), call.endpoint.spec.on_error
@@ -220,12 +297,12 @@ class Dispatcher:
             try:
                 response = on_error(ctx, call.request, code)
             except Exception as second:
-                raise _failed(call, second) from second
+                raise _failed(call.ctx, second) from second
             self.finish(call, response)
         elif "error_code" in schema_of(ctx.api_key, ctx.version, "response").by_name:
             self.finish(call, {"error_code": code})
         else:
-            raise _failed(call, error) from error
+            raise _failed(call.ctx, error) from error
 
 
 def _read(endpoint: Endpoint, cursor: Cursor, prefix: RequestPrefix) -> Any:
@@ -242,8 +319,7 @@ async def _handled(endpoint: Endpoint, call: Call) -> Response | None:
     return await result
 
 
-def _failed(call: Call, error: BaseException) -> HandlerFailedError:
-    ctx = call.ctx
+def _failed(ctx: RequestContext, error: BaseException) -> HandlerFailedError:
     label = _label(RequestPrefix(ctx.api_key, ctx.version, ctx.correlation_id))
     _log.error("%s from %s failed", label, ctx.client_host, exc_info=error)
     return HandlerFailedError(f"{label} failed: {type(error).__name__}")

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.protocols.kafka.connection.acceptor import Acceptor
-from goqueue.protocols.kafka.connection.budget import AnswerBudget, RequestBudget
+from goqueue.protocols.kafka.connection.budget import BYTES_A_READ, AnswerBudget, RequestBudget
 from goqueue.protocols.kafka.connection.connection import Connection
 from goqueue.protocols.kafka.connection.dispatch import Dispatcher
 from goqueue.protocols.kafka.settings import ConnectionLimits, ListenerSettings
@@ -42,6 +42,8 @@ class Listener:
             settings.max_unsent_listener_bytes, settings.min_fetch_answer_bytes
         )
         self.dispatcher = Dispatcher(registry)
+        self.buffer = memoryview(bytearray(BYTES_A_READ))
+        """What sockets are read into, one at a time: a connection leaves nothing in it."""
         self.closed: Counter[CloseReason] = Counter()
         """How many connections have ended, and why."""
         self._connections: set[Owned] = set()
@@ -79,6 +81,10 @@ class Listener:
     def unsent_bytes(self) -> int:
         """Answers that clients have not taken, of all connections."""
         return self.answers.unsent_bytes
+
+    def use(self, registry: Registry) -> None:
+        """Serve with these handlers from now on."""
+        self.dispatcher.use(registry)
 
     async def start(self) -> None:
         """Listen. The port is taken when this returns."""
@@ -160,6 +166,9 @@ class Listener:
     def forget(self, connection: Owned, reason: CloseReason) -> None:
         """A connection is gone."""
         self.closed[reason] += 1
+        if self._acceptor is not None:  # otherwise it is the server that goes
+            for on_lost in tuple(connection.session.on_lost.values()):
+                on_lost()
         if connection in self._connections:
             self._connections.discard(connection)
             self._by_host[connection.host] -= 1

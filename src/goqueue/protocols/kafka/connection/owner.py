@@ -37,6 +37,8 @@ class Owner(Protocol):
     budget: RequestBudget
     answers: AnswerBudget
     dispatcher: Dispatcher
+    buffer: memoryview
+    """What sockets are read into, one at a time."""
 
     def admit(self, connection: Owned) -> bool:
         """Whether there is room for one more."""

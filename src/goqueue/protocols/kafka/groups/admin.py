@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.kafka.access.operations import NO_OPERATIONS, group_operations
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -39,7 +38,7 @@ class GroupAdminApi:
         self._broker = broker
         self._groups = broker.groups
 
-    @api(ApiKey.LIST_GROUPS, 0, 5)
+    @api(ApiKey.LIST_GROUPS)
     async def list_groups(self, ctx: RequestContext, request: Struct) -> Response:
         """Every group in one of the states and of one of the types asked for."""
         states = {each.lower() for each in request.states_filter or ()}
@@ -54,7 +53,7 @@ class GroupAdminApi:
             ctx, {"error_code": ErrorCode.none, "groups": Each(found, _listed)}
         )
 
-    @api(ApiKey.DESCRIBE_GROUPS, 0, 6)
+    @api(ApiKey.DESCRIBE_GROUPS)
     async def describe_groups(self, ctx: RequestContext, request: Struct) -> Response:
         """Each group asked for; one that does not exist is dead, as Kafka says it."""
         group_ids = list(dict.fromkeys(request.groups))
@@ -99,7 +98,7 @@ class GroupAdminApi:
             ],
         }
 
-    @api(ApiKey.DELETE_GROUPS, 0, 2)
+    @api(ApiKey.DELETE_GROUPS)
     async def delete_groups(self, ctx: RequestContext, request: Struct) -> Response:
         """Delete groups without members; one result for each group asked for."""
         results = []

@@ -42,7 +42,7 @@ class GroupMembersApi:
     def __init__(self, broker: Broker) -> None:
         self._groups = broker.groups
 
-    @api(ApiKey.JOIN_GROUP, 0, 9, long_poll=True, on_error=_join_refused)
+    @api(ApiKey.JOIN_GROUP, long_poll=True, on_error=_join_refused)
     async def join_group(self, ctx: RequestContext, request: Struct) -> Response:
         """Be in the next generation; answered when it begins."""
         rebalance_ms = request.rebalance_timeout_ms
@@ -83,7 +83,7 @@ class GroupMembersApi:
             ],
         }
 
-    @api(ApiKey.SYNC_GROUP, 0, 5, long_poll=True)
+    @api(ApiKey.SYNC_GROUP, long_poll=True)
     async def sync_group(self, ctx: RequestContext, request: Struct) -> Response:
         """Get the assignment that the leader made."""
         result = await self._groups.sync(
@@ -106,7 +106,7 @@ class GroupMembersApi:
             "assignment": result.assignment,
         }
 
-    @api(ApiKey.HEARTBEAT, 0, 4)
+    @api(ApiKey.HEARTBEAT)
     async def heartbeat(self, ctx: RequestContext, request: Struct) -> Response:
         """Stay alive."""
         await self._groups.heartbeat(
@@ -119,7 +119,7 @@ class GroupMembersApi:
         )
         return {"error_code": ErrorCode.none}
 
-    @api(ApiKey.LEAVE_GROUP, 0, 5)
+    @api(ApiKey.LEAVE_GROUP)
     async def leave_group(self, ctx: RequestContext, request: Struct) -> Response:
         """Go, singly in old versions, in batches since."""
         if ctx.version < _BATCHED_LEAVE_FROM:

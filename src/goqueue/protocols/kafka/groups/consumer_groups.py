@@ -21,7 +21,7 @@ _CONSUMER_MEMBER: Final = 1
 class ConsumerGroupsApi(BrokerApi):
     """Members of groups whose assignment the broker computes."""
 
-    @api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1)
+    @api(ApiKey.CONSUMER_GROUP_HEARTBEAT)
     async def heartbeat(self, ctx: RequestContext, request: Struct) -> Response:
         """Join, stay, take over an assignment, or go."""
         names, owned = request.subscribed_topic_names, request.topic_partitions
@@ -62,7 +62,7 @@ class ConsumerGroupsApi(BrokerApi):
             else {"topic_partitions": by_topic_id(sorted(assignment))},
         }
 
-    @api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1)
+    @api(ApiKey.CONSUMER_GROUP_DESCRIBE)
     async def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Each group asked for, with its members and where they are heading."""
         return await describe_groups(ctx, request, self._describe, group_state="", assignor_name="")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.groups.encoding import CommittedOffset
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.model.errors import GoQueueError, GroupError
@@ -15,6 +13,7 @@ from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import BrokerApi, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
@@ -34,7 +33,7 @@ class GroupOffsetsApi(BrokerApi):
 
     # --- OffsetCommit ----------------------------------------------------------------------------
 
-    @api(ApiKey.OFFSET_COMMIT, 2, 10)
+    @api(ApiKey.OFFSET_COMMIT)
     async def offset_commit(self, ctx: RequestContext, request: Struct) -> Response:
         """Store offsets; one result for each partition, whatever becomes of the others."""
         named = [(topic, *self._topic(topic, ctx.version)) for topic in request.topics]
@@ -114,7 +113,7 @@ class GroupOffsetsApi(BrokerApi):
 
     # --- OffsetFetch -----------------------------------------------------------------------------
 
-    @api(ApiKey.OFFSET_FETCH, 1, 10)
+    @api(ApiKey.OFFSET_FETCH)
     async def offset_fetch(self, ctx: RequestContext, request: Struct) -> Response:
         """The offsets of one group in old versions, of several since."""
         if ctx.version >= _GROUPS_FROM:
@@ -182,7 +181,7 @@ class GroupOffsetsApi(BrokerApi):
 
     # --- OffsetDelete ----------------------------------------------------------------------------
 
-    @api(ApiKey.OFFSET_DELETE, 0, 0)
+    @api(ApiKey.OFFSET_DELETE)
     async def offset_delete(self, ctx: RequestContext, request: Struct) -> Response:
         """Forget places in topics that a group does not read any more."""
         codes = {

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class StreamsGroupsApi(BrokerApi):
     """Members of Streams groups, and what administrators see of these."""
 
-    @api(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, 0)
+    @api(ApiKey.STREAMS_GROUP_HEARTBEAT)
     async def heartbeat(self, ctx: RequestContext, request: Struct) -> Response:
         """Join, stay, take over tasks, or go."""
         try:
@@ -45,7 +45,7 @@ class StreamsGroupsApi(BrokerApi):
             }
         return _answer(result)
 
-    @api(ApiKey.STREAMS_GROUP_DESCRIBE, 0, 0)
+    @api(ApiKey.STREAMS_GROUP_DESCRIBE)
     async def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Each group asked for, with its topology, its members and where they are heading."""
         return await describe_groups(ctx, request, self._describe, group_state="", topology=None)

@@ -5,23 +5,36 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
+import msgspec
 
-from goqueue.model.errors import TopicError
+from goqueue.model.errors import GoQueueError, TopicError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Isolation
+from goqueue.protocols.kafka.context import RequestContext
 from goqueue.protocols.kafka.errors import InvalidFetchError, InvalidIsolationLevelError, code_for
-from goqueue.protocols.kafka.records.fetch_sessions import FetchSession, FetchSessions, Place
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.limits import MAX_SMALL_ELEMENTS
+from goqueue.protocols.kafka.records.fetch_sessions import (
+    FetchSession,
+    FetchSessions,
+    Place,
+    Wanted,
+)
+from goqueue.protocols.kafka.registry import Waiting, api
 from goqueue.protocols.kafka.turns import Pace
 from goqueue.reading.fetch import Fetched, FetchRequest, PartitionRead
 from goqueue.wire.kafka import fetch as wire
 from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
+from goqueue.wire.kafka.errors import RequestError
 from goqueue.wire.kafka.fetch import FetchedPartition, FetchedTopic
+from goqueue.wire.kafka.frames import RequestPrefix, frame_of, parse_client_id
+from goqueue.wire.kafka.primitives import Cursor
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.protocols.kafka.context import RequestContext, Response
+    from goqueue.protocols.kafka.context import Peer
+    from goqueue.wire.kafka.frames import Encoded, Response
+    from goqueue.wire.kafka.primitives import Buffer
 
 MAX_FETCH_BYTES: Final = 55 * 1024 * 1024
 """`fetch.max.bytes` of Kafka's brokers: an answer holds no more, whatever the client asks for,
@@ -57,66 +70,119 @@ class FetchApi:
         self._broker = broker
         self._sessions = FetchSessions()
 
+    def fetch_plain(
+        self, frame: memoryview, peer: Peer, version: int, correlation_id: int
+    ) -> list[Buffer] | Waiting | None:
+        """`fetch`, and its answer at once where everything that is asked for is at hand."""
+        try:
+            cursor = Cursor(frame)
+            cursor.elements_left = MAX_SMALL_ELEMENTS
+            client_id = parse_client_id(cursor, flexible=version >= wire.FLEXIBLE_FROM)
+            request = wire.parse_request(cursor, version)
+            isolation = isolation_of(request.isolation_level)
+            session = self._sessions.resume(request)
+        except (RequestError, GoQueueError):
+            return None  # nothing was changed, and whoever reads it again says why
+        ctx = RequestContext(RequestPrefix(ApiKey.FETCH, version, correlation_id), client_id, peer)
+        if len(session.wanted) > _MANY:
+            return Waiting(ctx, self._serve(ctx, request, isolation, session), request)
+        plan = _Plan(isolation)
+        for place, wanted in session.wanted.items():
+            self._add(plan, place, wanted)
+        reading = _reading(ctx, request, plan)
+        fetched = self._broker.fetcher.fetch_now(reading)
+        if fetched is None:
+            return Waiting(ctx, self._read(ctx, session, plan, reading), request)
+        return frame_of(correlation_id, _answer(ctx, session, plan, fetched), ctx.api_key, version)
+
     @api(
         ApiKey.FETCH,
-        wire.FIRST_VERSION,
-        wire.LAST_VERSION,
         long_poll=True,
         parse=wire.parse_request,
         on_error=_refused,
+        straight=fetch_plain,
     )
     async def fetch(self, ctx: RequestContext, request: wire.FetchRequest) -> Response:
         """Read the partitions of the session; wait, woken by appends, when there is too little."""
         isolation = isolation_of(request.isolation_level)
-        session = self._sessions.resume(request)
-        places, reads, unknown = [], [], {}
+        return await self._serve(ctx, request, isolation, self._sessions.resume(request))
+
+    async def _serve(
+        self,
+        ctx: RequestContext,
+        request: wire.FetchRequest,
+        isolation: Isolation,
+        session: FetchSession,
+    ) -> Response:
         _check_count(session)
+        plan = _Plan(isolation)
         pace = Pace() if len(session.wanted) > _MANY else None
         for place, wanted in list(session.wanted.items()):
             if pace is not None:
                 await pace.pause()
-            try:
-                topic = self._topic_name(place)
-                if pace is not None:
-                    # Here, in turns, and not below, where all are looked for at once.
-                    self._broker.partitions.partition(TopicPartition(topic, place.partition))
-            except TopicError as error:
-                unknown[place] = FetchedPartition(place.partition, code_for(error))
-                continue
-            read = wanted.read
-            places.append(place)
-            reads.append(
-                PartitionRead(
-                    TopicPartition(topic, place.partition),
-                    read.fetch_offset,
-                    read.max_bytes,
-                    read.current_leader_epoch,
-                )
-            )
-        max_bytes = min(request.max_bytes, MAX_FETCH_BYTES)
-        fetched = await self._broker.fetcher.fetch(
-            FetchRequest(
-                reads,
-                0 if unknown else request.max_wait_ms,
-                min(request.min_bytes, max_bytes),
-                max_bytes,
-                isolation,
-                ctx.peer.grant_answer_bytes,
-                consumer=ctx.client_id or "",
-            )
-        )
-        committed = isolation is Isolation.READ_COMMITTED
-        results = dict(unknown)
-        for place, item in zip(places, fetched, strict=True):
-            results[place] = _partition(place, item, committed=committed)
-        return wire.encode_response(
-            ctx.version, _topics(session, results), session_id=session.session_id
+            # Many are looked for here, in turns, and not below, where all are at once.
+            self._add(plan, place, wanted, looks=pace is not None)
+        return await self._read(ctx, session, plan, _reading(ctx, request, plan))
+
+    async def _read(
+        self, ctx: RequestContext, session: FetchSession, plan: _Plan, reading: FetchRequest
+    ) -> Response:
+        return _answer(ctx, session, plan, await self._broker.fetcher.fetch(reading))
+
+    def _add(self, plan: _Plan, place: Place, wanted: Wanted, *, looks: bool = False) -> None:
+        """Read a partition, if there is such a topic; with `looks`, if there is the partition."""
+        try:
+            partition = TopicPartition(self._topic_name(place), place.partition)
+            if looks:
+                self._broker.partitions.partition(partition)
+        except TopicError as error:
+            plan.unknown[place] = FetchedPartition(place.partition, code_for(error))
+            return
+        read = wanted.read
+        plan.places.append(place)
+        plan.reads.append(
+            PartitionRead(partition, read.fetch_offset, read.max_bytes, read.current_leader_epoch)
         )
 
     def _topic_name(self, place: Place) -> str:
         if place.topic_id is not None:
             return self._broker.topics.catalogue.topic_with_id(place.topic_id).name
         return place.name or ""
+
+
+class _Plan(msgspec.Struct):
+    """What is read for one request."""
+
+    isolation: Isolation
+    places: list[Place] = []
+    reads: list[PartitionRead] = []
+    unknown: dict[Place, FetchedPartition] = {}
+    """Of topics that do not exist."""
+
+
+def _reading(ctx: RequestContext, request: wire.FetchRequest, plan: _Plan) -> FetchRequest:
+    max_bytes = min(request.max_bytes, MAX_FETCH_BYTES)
+    return FetchRequest(
+        plan.reads,
+        0 if plan.unknown else request.max_wait_ms,
+        min(request.min_bytes, max_bytes),
+        max_bytes,
+        plan.isolation,
+        ctx.peer.grant_answer_bytes,
+        consumer=ctx.client_id or "",
+    )
+
+
+def _answer(
+    ctx: RequestContext, session: FetchSession, plan: _Plan, fetched: list[Fetched]
+) -> Encoded:
+    committed = plan.isolation is Isolation.READ_COMMITTED
+    results = plan.unknown
+    for place, item in zip(plan.places, fetched, strict=True):
+        results[place] = _partition(place, item, committed=committed)
+    return wire.encode_response(
+        ctx.version, _topics(session, results), session_id=session.session_id
+    )
 
 
 def _check_count(session: FetchSession) -> None:

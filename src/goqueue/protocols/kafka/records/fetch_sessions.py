@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from goqueue.model.tuples import NamedTuple
 from goqueue.protocols.kafka.errors import (
     FetchSessionNotFoundError,
     InvalidFetchSessionEpochError,
 )
+from goqueue.wire.kafka.fetch import FetchPartition
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from goqueue.wire.kafka.fetch import FetchPartition, FetchRequest
+    from goqueue.wire.kafka.fetch import FetchRequest
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -45,8 +48,7 @@ class Place(NamedTuple):
     partition: int
 
 
-@dataclass(slots=True)
-class Wanted:
+class Wanted(msgspec.Struct):
     """What a session reads of one partition, and what it was last told about it."""
 
     read: FetchPartition
@@ -54,13 +56,12 @@ class Wanted:
     """The watermarks in the last answer: a change of one of them is worth a new answer."""
 
 
-@dataclass(slots=True)
-class FetchSession:
+class FetchSession(msgspec.Struct):
     """The partitions of one consumer, in the order in which they are served next."""
 
     session_id: int
     epoch: int
-    wanted: OrderedDict[Place, Wanted] = field(default_factory=OrderedDict)
+    wanted: OrderedDict[Place, Wanted] = msgspec.field(default_factory=OrderedDict)
 
     @property
     def is_incremental(self) -> bool:

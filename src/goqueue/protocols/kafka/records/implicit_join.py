@@ -9,9 +9,7 @@ requests of the same producer behind it keep their order, because its batches ar
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
-
-from kio.schema.errors import ErrorCode
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from goqueue.model.errors import (
     BatchError,
@@ -23,15 +21,18 @@ from goqueue.model.errors import (
     TransactionCoordinatorUnavailableError,
 )
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.model.tuples import NamedTuple
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.records.batch import BatchInfo, peek
 from goqueue.transactions.messages import Identity
+from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.frames import Bare, Encoded, Response
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from goqueue.broker.broker import Broker
+    from goqueue.topics.catalogue import Topics
     from goqueue.wire.kafka.produce import ProduceRequest, TopicData
 
     Written: TypeAlias = Response | Awaitable[Response | None] | None
@@ -52,10 +53,9 @@ class Wanted(NamedTuple):
 class ProduceJoining:
     """Adds partitions to transactions before anything is written to them."""
 
-    def __init__(self, broker: Broker, name_of: Callable[[TopicData], str]) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._transactions = broker.transactions
-        self._name_of = name_of
         self._turns: dict[int, asyncio.Future[None]] = {}
         """Of each producer with a request that waits: when the last of them has written. As many
         as there are such requests, which the listener bounds."""
@@ -67,7 +67,7 @@ class ProduceJoining:
         for topic in request.topics:
             for data in topic.partitions:
                 try:
-                    place = TopicPartition(self._name_of(topic), data.partition)
+                    place = TopicPartition(name_of(self._broker.topics, topic), data.partition)
                     info = self._transactional(place, data.records)
                 except (BatchError, TopicError):
                     continue  # whoever publishes it is told why not
@@ -125,6 +125,13 @@ class ProduceJoining:
             mine.set_result(None)
         if self._turns.get(wanted.identity.producer_id) is mine:
             del self._turns[wanted.identity.producer_id]
+
+
+def name_of(topics: Topics, topic: TopicData) -> str:
+    """What a topic is called that a request may name by its id. Raises `UnknownTopicError`."""
+    if topic.topic_id is not None:
+        return topics.catalogue.topic_with_id(topic.topic_id).name
+    return topic.name or ""
 
 
 def code_of(error: GoQueueError, version: int) -> ErrorCode:

@@ -6,8 +6,6 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.model.errors import GoQueueError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
@@ -15,6 +13,7 @@ from goqueue.protocols.kafka.records.fetch import isolation_of
 from goqueue.protocols.kafka.registry import BrokerApi, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from goqueue.partitions.partition import Isolation, Partition
@@ -58,7 +57,7 @@ class OffsetsApi(BrokerApi):
 
     # --- ListOffsets -----------------------------------------------------------------------------
 
-    @api(ApiKey.LIST_OFFSETS, 1, 11, on_error=_refused)
+    @api(ApiKey.LIST_OFFSETS, on_error=_refused)
     async def list_offsets(self, ctx: RequestContext, request: Struct) -> Response:
         """The offset of a moment, or of an end, in each partition asked for."""
         isolation = isolation_of(request.isolation_level)
@@ -108,7 +107,7 @@ class OffsetsApi(BrokerApi):
 
     # --- OffsetForLeaderEpoch --------------------------------------------------------------------
 
-    @api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4)
+    @api(ApiKey.OFFSET_FOR_LEADER_EPOCH)
     async def offset_for_leader_epoch(self, ctx: RequestContext, request: Struct) -> Response:
         """Where the records of an epoch end, so that a client notices a truncated log."""
 
@@ -149,7 +148,7 @@ class OffsetsApi(BrokerApi):
 
     # --- DeleteRecords ---------------------------------------------------------------------------
 
-    @api(ApiKey.DELETE_RECORDS, 0, 2)
+    @api(ApiKey.DELETE_RECORDS)
     async def delete_records(self, ctx: RequestContext, request: Struct) -> Response:
         """Let partitions start later."""
         return {

@@ -5,19 +5,30 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-from kio.schema.errors import ErrorCode
+from typing import TYPE_CHECKING
 
 from goqueue.model.errors import GoQueueError, MalformedBatchError
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.model.tuples import NamedTuple
+from goqueue.protocols.kafka.context import RequestContext
 from goqueue.protocols.kafka.errors import InvalidRequiredAcksError
-from goqueue.protocols.kafka.records.implicit_join import IMPLICIT_FROM, ProduceJoining, code_of
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.records.implicit_join import (
+    IMPLICIT_FROM,
+    ProduceJoining,
+    code_of,
+    name_of,
+)
+from goqueue.protocols.kafka.records.plain_topics import ACKS, PlainTopics
+from goqueue.protocols.kafka.registry import Waiting, api
 from goqueue.protocols.kafka.turns import in_turns
+from goqueue.publishing.delivery_headers import asks_to_be_opened
 from goqueue.publishing.requests import Acks, Published, PublishRequest
+from goqueue.records import plain_header, single_batch
 from goqueue.wire.kafka import produce as wire
 from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
+from goqueue.wire.kafka.frames import RequestPrefix
+from goqueue.wire.kafka.plain_produce import encode_single, encode_stored
 from goqueue.wire.kafka.produce import (
     PartitionData,
     PartitionResult,
@@ -27,29 +38,125 @@ from goqueue.wire.kafka.produce import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Sequence
 
-    from goqueue.broker.broker import Broker
-    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.broker.log_broker import LogBroker
+    from goqueue.protocols.kafka.context import Peer
+    from goqueue.publishing.straight import StraightWay
     from goqueue.topics.settings import TopicSettings
     from goqueue.wire.kafka.frames import Encoded, Response
-
-_ACKS: Final = {acks.value: acks for acks in Acks}
+    from goqueue.wire.kafka.plain_produce import PlainRequest
 
 
 class ProduceApi:
     """Publishes for Kafka's producers."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: LogBroker, joining: ProduceJoining | None = None) -> None:
+        """Without `joining`, no partition is added to a transaction by writing to it."""
         self._broker = broker
-        self._joining = ProduceJoining(broker, self._name)
+        self._publisher = broker.publisher
+        self._joining = joining
+        self._plain_topics = PlainTopics(broker)
+
+    def produce_plain(
+        self, frame: memoryview, peer: Peer, version: int, correlation_id: int
+    ) -> bytes | Waiting | None:
+        """`produce` for a request without anything unusual, to topics that store what they get."""
+        single = single_batch(frame)
+        if single is None:
+            return self._produce_several(frame, peer, version, correlation_id)
+        alike, batch, info = single
+        route = self._plain_topics.single(alike, frame, version)
+        if route is None:
+            return None
+        request, acks, way, answer = route
+        outcome: Published | GoQueueError | None
+        try:
+            outcome = self._publisher.publish_plain(way, batch, info, acks)
+        except GoQueueError as error:
+            outcome = error
+        else:
+            if outcome is None:
+                return None
+            (first_offset, _, _), log_start, _, durable, _, _ = outcome
+            if durable is None:
+                if acks is Acks.NONE:
+                    return b""
+                return encode_single(answer, correlation_id, first_offset, log_start)
+        ctx = RequestContext(RequestPrefix(ApiKey.PRODUCE, version, correlation_id), None, peer)
+        return Waiting(ctx, self._told(ctx, request, [way], [outcome]))
+
+    def _produce_several(
+        self, frame: memoryview, peer: Peer, version: int, correlation_id: int
+    ) -> bytes | Waiting | None:
+        """The same for several batches. Each that is not plain is published as any other is."""
+        route = self._plain_topics.route(frame, version)
+        if route is None:
+            return None
+        request, acks, ways = route
+        if any(asks_to_be_opened(frame[start:stop]) for _, start, stop in ways):
+            return None
+        publisher = self._publisher
+        done: list[Published | GoQueueError] = []
+        stored = []
+        for way, start, stop in ways:
+            batch = frame[start:stop]
+            info = plain_header(batch)
+            published = None
+            try:
+                if info is not None:
+                    published = publisher.publish_plain(way, batch, info, acks)
+                if published is None:
+                    published = publisher.publish(PublishRequest(way.partition.id, batch, acks))
+            except GoQueueError as error:
+                done.append(error)
+                continue
+            done.append(published)
+            if published.durable is None:
+                stored.append((published.placed.first_offset, published.log_start))
+        if len(stored) == len(done):
+            if acks is Acks.NONE:
+                return b""
+            return encode_stored(version, correlation_id, request[2], stored)
+        ctx = RequestContext(RequestPrefix(ApiKey.PRODUCE, version, correlation_id), None, peer)
+        return Waiting(ctx, self._told(ctx, request, [way for way, _, _ in ways], done))
+
+    def _told(
+        self,
+        ctx: RequestContext,
+        request: PlainRequest,
+        ways: list[StraightWay],
+        done: list[Published | GoQueueError],
+    ) -> Awaitable[Response | None]:
+        """The answer when not everything went well at once."""
+        acks, timeout_ms, asked = request
+        waits: list[_Wait] = []
+        topics = []
+        outcomes = zip(ways, done, strict=True)
+        for _, partitions in asked:
+            results: list[PartitionResult] = []
+            for _, (way, outcome) in zip(partitions, outcomes, strict=False):
+                _tell(way.partition.id.partition, outcome, ctx.version, results, waits)
+            topic = way.place.topic
+            topics.append(TopicResult(topic.name, topic.topic_id, results))
+        sent = ProduceRequest(None, acks, timeout_ms, [])
+        return self._answer_later(ctx, sent, topics, waits)
+
+    async def _answer_later(
+        self,
+        ctx: RequestContext,
+        request: ProduceRequest,
+        results: list[TopicResult],
+        waits: list[_Wait],
+    ) -> Response | None:
+        answer = self._answer(ctx, request, results, waits)
+        return await answer if isawaitable(answer) else answer
 
     @api(
         ApiKey.PRODUCE,
-        wire.FIRST_VERSION,
-        wire.LAST_VERSION,
         pipelined=True,
         parse=wire.parse_request,
+        straight=produce_plain,
     )
     def produce(
         self, ctx: RequestContext, request: ProduceRequest
@@ -61,10 +168,11 @@ class ProduceApi:
         """
         if self._must_prepare(request):
             ctx.is_large = True
-        if request.transactional_id is not None and ctx.version >= IMPLICIT_FROM:
-            wanted = self._joining.wanted(request)
+        joining = self._joining if ctx.version >= IMPLICIT_FROM else None
+        if request.transactional_id is not None and joining is not None:
+            wanted = joining.wanted(request)
             if wanted is not None:
-                return self._joining.run(wanted, partial(self._append, ctx, request))
+                return joining.run(wanted, partial(self._append, ctx, request))
         return self._append(ctx, request)
 
     def _append(
@@ -91,8 +199,7 @@ class ProduceApi:
                 prepared = await self._prepared(single, data)
                 self._topic(single, sent, waits, parts, prepared)
             results.append(TopicResult(topic.name, topic.topic_id, parts))
-        answer = self._answer(ctx, request, results, waits)
-        return await answer if isawaitable(answer) else answer
+        return await self._answer_later(ctx, request, results, waits)
 
     def _answer(
         self,
@@ -121,28 +228,16 @@ class ProduceApi:
         results = [] if results is None else results
         result = TopicResult(topic.name, topic.topic_id, results)
         for data in topic.partitions:
+            outcome: Published | GoQueueError
             try:
-                published = self._publish(self._name(topic), data, sent, prepared)
+                outcome = self._publish(self._name(topic), data, sent, prepared)
             except GoQueueError as error:
-                results.append(_failure(data.partition, error, sent.version))
-                continue
-            if published.durable is not None:
-                waits.append((results, len(results), published.durable))
-            results.append(
-                PartitionResult(
-                    data.partition,
-                    ErrorCode.none,
-                    published.placed.first_offset,
-                    published.append_time_ms,
-                    published.log_start,
-                )
-            )
+                outcome = error
+            _tell(data.partition, outcome, sent.version, results, waits, data=data)
         return result
 
     def _name(self, topic: TopicData) -> str:
-        if topic.topic_id is not None:
-            return self._broker.topics.catalogue.topic_with_id(topic.topic_id).name
-        return topic.name or ""
+        return name_of(self._broker.topics, topic)
 
     # --- Batches that are opened or checked before they are published -----------------------------
 
@@ -150,7 +245,7 @@ class ProduceApi:
         """Whether a batch is to be opened or checked first. Most topics do neither."""
         for topic in request.topics:
             settings = self._settings(topic)
-            if settings is None or not (settings.may_open or settings.validates):
+            if settings is None:
                 continue
             if settings.validates or any(self._is_large(topic, data) for data in topic.partitions):
                 return True
@@ -175,13 +270,17 @@ class ProduceApi:
         return await self._broker.publisher.checked(request or PublishRequest(place, data.records))
 
     def _is_large(self, topic: TopicData, data: PartitionData) -> bool:
+        settings = self._settings(topic)
+        if data.records is None or settings is None:
+            return False
+        if not settings.may_open and not asks_to_be_opened(data.records):
+            return False
         place = TopicPartition(self._name(topic), data.partition)
-        return data.records is not None and self._broker.large_batches.includes(place, data.records)
+        return self._broker.large_batches.includes(place, data.records)
 
     async def _opened(self, topic: TopicData, data: PartitionData) -> PublishRequest | None:
         """A large batch with its records. One at a time is kept open, until it is published."""
-        settings = self._settings(topic)
-        if settings is None or not settings.may_open or not self._is_large(topic, data):
+        if not self._is_large(topic, data):
             return None
         assert data.records is not None  # a batch that is large is there
         place = TopicPartition(self._name(topic), data.partition)
@@ -190,7 +289,7 @@ class ProduceApi:
     def _publish(
         self, topic: str, data: PartitionData, sent: _Sent, prepared: PublishRequest | None
     ) -> Published:
-        acks = _ACKS.get(sent.acks)
+        acks = ACKS.get(sent.acks)
         if acks is None:
             raise InvalidRequiredAcksError(f"acks is {sent.acks}, expected -1, 0 or 1")
         if data.records is None:
@@ -206,6 +305,13 @@ class ProduceApi:
         return self._broker.publisher.publish(request)
 
 
+def delayed_told(data: PartitionData, published: Published) -> Sequence[tuple[int, int, int]]:
+    """The messages that wait, for a producer that has said that there may be some."""
+    if not published.delayed or data.records is None or not asks_to_be_opened(data.records):
+        return ()
+    return [(at, -1 if found is None else found, due) for at, found, due in published.delayed]
+
+
 class _Sent(NamedTuple):
     """What all partitions of a request have in common."""
 
@@ -216,6 +322,34 @@ class _Sent(NamedTuple):
 
 _Wait = tuple[list[PartitionResult], int, "Awaitable[None]"]
 """A result that holds once something has happened: the list it is in, where, and what."""
+
+
+def _tell(
+    partition: int,
+    outcome: Published | GoQueueError,
+    version: int,
+    results: list[PartitionResult],
+    waits: list[_Wait],
+    *,
+    data: PartitionData | None = None,
+) -> None:
+    """Add what became of a partition's records to the results of its topic."""
+    if isinstance(outcome, GoQueueError):
+        results.append(_failure(partition, outcome, version))
+        return
+    placed, log_start, append_time_ms, durable, *_ = outcome
+    if durable is not None:
+        waits.append((results, len(results), durable))
+    results.append(
+        PartitionResult(
+            partition,
+            ErrorCode.none,
+            placed.first_offset,
+            append_time_ms,
+            log_start,
+            delayed=() if data is None else delayed_told(data, outcome),
+        )
+    )
 
 
 async def _settle(

@@ -9,19 +9,16 @@ from collections import defaultdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.model.errors import (
     GoQueueError,
-    InternalTopicError,
     InvalidGroupRequestError,
     InvariantError,
     TopicError,
 )
-from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.limits import MAX_FETCH_BYTES
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.registry import Waiting, api
+from goqueue.protocols.kafka.share.queue_fetch import QueueFetches, has_settlements
 from goqueue.protocols.kafka.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSessions
 from goqueue.queues.delivery.decisions import Verdict
 from goqueue.queues.delivery.settings import Mode
@@ -30,15 +27,24 @@ from goqueue.queues.share.acknowledging import AcknowledgedOffsets, ShareAcks
 from goqueue.queues.share.members import ShareMembers
 from goqueue.queues.whole_batches import acquired, batches
 from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.share_fetch import SharedPartition, encode_response
+from goqueue.wire.kafka.error_codes import ErrorCode
+from goqueue.wire.kafka.share_fetch import (
+    BATCH_OPTIMIZED,
+    RECORD_LIMIT,
+    SharedPartition,
+    encode_response,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from uuid import UUID
 
     from goqueue.broker.broker import Broker
-    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
+    from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
+    from goqueue.protocols.kafka.context import Peer, RequestContext, Response, Struct
+    from goqueue.protocols.kafka.share.fetch_connections import FetchConnections
     from goqueue.queues.acquired_batch import Portion
+    from goqueue.wire.kafka.primitives import Buffer
 
 
 _RENEW: Final = 4
@@ -89,10 +95,6 @@ def _runs(first: int, last: int, types: Sequence[int]) -> Iterator[AcknowledgedO
         first = end
 
 
-BATCH_OPTIMIZED, RECORD_LIMIT = range(2)
-"""What `max_records` means (KIP-1206): rounded up to whole batches, or never exceeded."""
-
-
 _Outcomes: TypeAlias = "dict[TopicIdPartition, GoQueueError | None]"
 _Said: TypeAlias = "dict[TopicIdPartition, list[Struct]]"
 """By partition, what a request says of ranges of offsets."""
@@ -101,17 +103,28 @@ _Said: TypeAlias = "dict[TopicIdPartition, list[Struct]]"
 class ShareFetchApi:
     """Hands messages to share consumers, and hears what became of them."""
 
-    def __init__(self, broker: Broker, sessions: ShareSessions) -> None:
+    def __init__(
+        self, broker: Broker, sessions: ShareSessions, connections: FetchConnections
+    ) -> None:
         self._broker = broker
+        self._queues = QueueFetches(broker, connections)
         self._members = ShareMembers(broker)
         self._acks = ShareAcks(broker)
         self._sessions = sessions
 
     # --- ShareFetch ------------------------------------------------------------------------------
 
-    @api(ApiKey.SHARE_FETCH, 1, 2, long_poll=True)
+    def fetch_plain(
+        self, frame: memoryview, peer: Peer, version: int, correlation_id: int
+    ) -> list[Buffer] | Waiting | None:
+        """`share_fetch` of clients of ours, as they ask as a rule."""
+        return self._queues.fetch_plain(frame, peer, version, correlation_id)
+
+    @api(ApiKey.SHARE_FETCH, long_poll=True, straight=fetch_plain)
     async def share_fetch(self, ctx: RequestContext, request: Struct) -> Response:
         """Take in what the consumer says of messages it has, then hand it more."""
+        if request.with_receipts:
+            return await self._queues.fetch(ctx, request)
         try:
             return await self._fetch(ctx, request)
         except InvariantError:
@@ -173,20 +186,10 @@ class ShareFetchApi:
         missing: dict[TopicIdPartition, SharedPartition] = {}
         for place in places:
             try:
-                wanted.append(self._partition(place))
+                wanted.append(self._members.partition(place))
             except TopicError as error:
                 missing[place] = SharedPartition(place[1], code_for(error), str(error))
         return wanted, missing
-
-    def _partition(self, place: TopicIdPartition) -> TopicPartition:
-        topic = self._broker.topics.catalogue.topic_with_id(place[0])
-        if topic.is_internal:
-            raise InternalTopicError(
-                f"{topic.name} is an internal topic: share groups cannot read it"
-            )
-        partition = TopicPartition(topic.name, place[1])
-        self._broker.topics.catalogue.require(partition)
-        return partition
 
     def _shared(self, portion: Portion, batch_size: int) -> SharedPartition:
         return SharedPartition(
@@ -221,9 +224,17 @@ class ShareFetchApi:
 
     # --- ShareAcknowledge ------------------------------------------------------------------------
 
-    @api(ApiKey.SHARE_ACKNOWLEDGE, 1, 2)
+    def acknowledge_plain(
+        self, frame: memoryview, peer: Peer, version: int, correlation_id: int
+    ) -> list[Buffer] | Waiting | None:
+        """`share_acknowledge` of clients of ours, as they acknowledge as a rule."""
+        return self._queues.acknowledge_plain(frame, peer, version, correlation_id)
+
+    @api(ApiKey.SHARE_ACKNOWLEDGE, straight=acknowledge_plain)
     async def share_acknowledge(self, ctx: RequestContext, request: Struct) -> Response:
         """Take in what the consumer says of messages it has."""
+        if has_settlements(request):
+            return await self._queues.acknowledge(ctx, request)
         try:
             key = _key(request)
             said = _acknowledgements(request)
@@ -265,7 +276,7 @@ class ShareFetchApi:
         acknowledged: dict[TopicPartition, list[AcknowledgedOffsets]] = {}
         for place, batches_said in said.items():
             try:
-                partition = self._partition(place)
+                partition = self._members.partition(place)
                 acknowledged[partition] = acknowledged_offsets(batches_said, can_renew=can_renew)
                 places[partition] = place
             except GoQueueError as error:

@@ -8,11 +8,13 @@ from goqueue.model.errors import GroupError
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.groups.describing import by_topic_id, describe_groups, with_names
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.share.queue_members import QueueHeartbeats
 from goqueue.queues.share.members import LEAVING_EPOCH, ShareHeartbeat, ShareMembers
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
+    from goqueue.protocols.kafka.share.fetch_connections import FetchConnections
     from goqueue.protocols.kafka.share.sessions import ShareSessions
     from goqueue.queues.delivery.members import SharedMember
 
@@ -23,14 +25,19 @@ _ASSIGNOR: Final = "simple"
 class ShareGroupsApi:
     """Lets share consumers in, and shows who is there."""
 
-    def __init__(self, broker: Broker, sessions: ShareSessions) -> None:
+    def __init__(
+        self, broker: Broker, sessions: ShareSessions, connections: FetchConnections
+    ) -> None:
         self._broker = broker
+        self._queues = QueueHeartbeats(broker, connections)
         self._members = ShareMembers(broker)
         self._sessions = sessions
 
-    @api(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1)
+    @api(ApiKey.SHARE_GROUP_HEARTBEAT)
     async def heartbeat(self, ctx: RequestContext, request: Struct) -> Response:
         """Join, stay or go."""
+        if request.queue is not None:
+            return await self._queues.heartbeat(ctx, request)
         names = request.subscribed_topic_names
         said = ShareHeartbeat(
             request.group_id,
@@ -64,7 +71,7 @@ class ShareGroupsApi:
             "assignment": None if assigned is None else {"topic_partitions": by_topic_id(assigned)},
         }
 
-    @api(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1)
+    @api(ApiKey.SHARE_GROUP_DESCRIBE)
     async def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Each group asked for, with its members and what they read."""
         return await describe_groups(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.model.errors import GoQueueError, OffsetOutOfRangeError, UnknownTopicError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
@@ -15,6 +13,7 @@ from goqueue.protocols.kafka.turns import Each, encode_in_turns, once_each
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.share.members import ShareMembers
 from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -37,7 +36,7 @@ class ShareOffsetsApi:
 
     # --- DescribeShareGroupOffsets ---------------------------------------------------------------
 
-    @api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1)
+    @api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
     async def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Where each group has its oldest message that it is not done with."""
         groups = once_each(request.groups, key=lambda each: each.group_id)
@@ -94,7 +93,7 @@ class ShareOffsetsApi:
 
     # --- AlterShareGroupOffsets ------------------------------------------------------------------
 
-    @api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0)
+    @api(ApiKey.ALTER_SHARE_GROUP_OFFSETS)
     async def alter(self, ctx: RequestContext, request: Struct) -> Response:
         """Let a group without members go on elsewhere; each partition for itself.
 
@@ -143,7 +142,7 @@ class ShareOffsetsApi:
 
     # --- DeleteShareGroupOffsets -----------------------------------------------------------------
 
-    @api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0)
+    @api(ApiKey.DELETE_SHARE_GROUP_OFFSETS)
     async def delete(self, ctx: RequestContext, request: Struct) -> Response:
         """Let a group without members forget what it knows of topics."""
         names = list(dict.fromkeys(each.topic_name for each in request.topics))

@@ -6,17 +6,18 @@ came twice, is noticed: the consumer hears of it and opens the session anew.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import msgspec
+
 from goqueue.model.errors import InvalidShareSessionEpochError, ShareSessionNotFoundError
+from goqueue.model.topic_partition import TopicIdPartition
 from goqueue.protocols.kafka.errors import ShareSessionLimitError
 from goqueue.protocols.kafka.limits import MAX_SHARE_SESSION_PARTITIONS, MAX_SHARE_SESSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.wire.kafka.reading import Struct
 
     SessionKey: TypeAlias = tuple[str, str]
@@ -29,13 +30,12 @@ FINAL_EPOCH: Final = -1
 _LARGEST: Final = (1 << 31) - 1
 
 
-@dataclass(slots=True)
-class ShareSession:
+class ShareSession(msgspec.Struct):
     """What one member reads."""
 
     epoch: int = 1
     """Of its next request."""
-    places: dict[TopicIdPartition, None] = field(default_factory=dict)
+    places: dict[TopicIdPartition, None] = msgspec.field(default_factory=dict)
 
     def advance(self, epoch: int) -> None:
         """Take the next request.

@@ -41,7 +41,7 @@ class AdminTopicsApi:
 
     # --- CreateTopics ----------------------------------------------------------------------------
 
-    @api(ApiKey.CREATE_TOPICS, 2, 7)
+    @api(ApiKey.CREATE_TOPICS)
     async def create_topics(self, ctx: RequestContext, request: Struct) -> Response:
         """Make topics, or say whether they could be made."""
         times = Counter(topic.name for topic in request.topics)
@@ -110,7 +110,7 @@ class AdminTopicsApi:
 
     # --- DeleteTopics ----------------------------------------------------------------------------
 
-    @api(ApiKey.DELETE_TOPICS, 1, 6)
+    @api(ApiKey.DELETE_TOPICS)
     async def delete_topics(self, ctx: RequestContext, request: Struct) -> Response:
         """Delete topics, named by name or by id."""
         if ctx.version < _BY_ID_FROM:
@@ -144,7 +144,7 @@ class AdminTopicsApi:
 
     # --- CreatePartitions ------------------------------------------------------------------------
 
-    @api(ApiKey.CREATE_PARTITIONS, 0, 3)
+    @api(ApiKey.CREATE_PARTITIONS)
     async def create_partitions(self, ctx: RequestContext, request: Struct) -> Response:
         """Give topics more partitions."""
         times = Counter(topic.name for topic in request.topics)

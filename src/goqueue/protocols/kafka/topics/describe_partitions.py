@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.model.errors import InvalidTopicNameError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.access.operations import TOPIC_OPERATIONS
@@ -14,6 +12,7 @@ from goqueue.protocols.kafka.limits import MAX_DESCRIBED_PARTITIONS
 from goqueue.protocols.kafka.registry import BrokerApi, api
 from goqueue.topics.catalogue import Topic, check_name
 from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 class TopicPartitionsApi(BrokerApi):
     """Describes the partitions of topics in pages, in the order of the topics' names."""
 
-    @api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0)
+    @api(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
     def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """One page, and where the next one begins; null after the last."""
         at_topic, at_partition = "", 0

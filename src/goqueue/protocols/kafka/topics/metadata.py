@@ -6,8 +6,6 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.model.errors import (
     GoQueueError,
     TopicExistsError,
@@ -18,12 +16,13 @@ from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 from goqueue.topics.catalogue import Topic, check_name
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.log_broker import LogBroker
     from goqueue.partitions.partition import Partition
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.settings import Address
@@ -60,13 +59,13 @@ _log = logging.getLogger(__name__)
 class MetadataApi:
     """Answers what clients ask first and again whenever something surprises them."""
 
-    def __init__(self, broker: Broker, advertised: Mapping[str, Address]) -> None:
+    def __init__(self, broker: LogBroker, advertised: Mapping[str, Address]) -> None:
         """Tell clients of each listener, by its name, the address to come back to."""
         self._broker = broker
         self._advertised = advertised
         self._creations = CreationRate(broker.clock.monotonic_s())
 
-    @api(ApiKey.METADATA, 0, 13)
+    @api(ApiKey.METADATA)
     async def metadata(self, ctx: RequestContext, request: Struct) -> Response:
         """Describe the node and the topics asked for, making missing ones where that is wanted."""
         everything = request.topics is None or (ctx.version == 0 and not request.topics)

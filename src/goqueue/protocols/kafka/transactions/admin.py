@@ -35,7 +35,7 @@ def _listed(line: TransactionView) -> dict[str, Any]:
 class TransactionAdminApi(BrokerApi):
     """Shows transactions, and ends them."""
 
-    @api(ApiKey.LIST_TRANSACTIONS, 0, 2)
+    @api(ApiKey.LIST_TRANSACTIONS)
     async def list_transactions(self, ctx: RequestContext, request: Struct) -> Response:
         """The transactional ids that the filters let through."""
         states = {state.value for state in TransactionState}
@@ -60,7 +60,7 @@ class TransactionAdminApi(BrokerApi):
             },
         )
 
-    @api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0)
+    @api(ApiKey.DESCRIBE_TRANSACTIONS)
     async def describe_transactions(self, ctx: RequestContext, request: Struct) -> Response:
         """Each transactional id that was asked for."""
         asked = list(dict.fromkeys(request.transactional_ids))
@@ -94,7 +94,7 @@ class TransactionAdminApi(BrokerApi):
             ],
         }
 
-    @api(ApiKey.WRITE_TXN_MARKERS, 1, 2)
+    @api(ApiKey.WRITE_TXN_MARKERS)
     async def write_txn_markers(self, ctx: RequestContext, request: Struct) -> Response:
         """End transactions in single partitions: how an administrator aborts one that hangs."""
         return {

@@ -5,20 +5,35 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.errors import ErrorCode
-
-from goqueue.model.errors import GoQueueError, InvalidTransactionRequestError
+from goqueue.model.errors import (
+    GoQueueError,
+    InvalidTransactionRequestError,
+    TransactionCoordinatorUnavailableError,
+)
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.protocols.kafka.context import RequestContext
 from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.registry import BrokerApi, api
+from goqueue.protocols.kafka.limits import MAX_SMALL_ELEMENTS
+from goqueue.protocols.kafka.registry import Waiting, api
 from goqueue.protocols.kafka.transactions.fenced_codes import known_to
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
 from goqueue.transactions.messages import Identity, InitRequest
 from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
+from goqueue.wire.kafka.errors import RequestError
+from goqueue.wire.kafka.frames import (
+    RequestPrefix,
+    has_flexible_header,
+    parse_body,
+    parse_client_id,
+)
+from goqueue.wire.kafka.primitives import Cursor
 
 if TYPE_CHECKING:
+    from goqueue.broker.log_broker import LogBroker
     from goqueue.partitions.partition import Partition
-    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.kafka.context import Peer
+    from goqueue.transactions.service import Transactions
     from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.reading import Struct
 
@@ -34,10 +49,32 @@ def _refused(ctx: RequestContext, request: Struct, code: ErrorCode) -> Response:
     }
 
 
-class ProducersApi(BrokerApi):
+class ProducersApi:
     """Gives producers their identity."""
 
-    @api(ApiKey.INIT_PRODUCER_ID, 0, 5, on_error=_refused)
+    def __init__(self, broker: LogBroker, transactions: Transactions | None = None) -> None:
+        """Without `transactions`, no producer has a transactional id."""
+        self._broker = broker
+        self._transactions = transactions
+
+    def init_idempotent(
+        self, frame: memoryview, peer: Peer, version: int, correlation_id: int
+    ) -> Waiting | None:
+        """`init_producer_id` for a producer without a transactional id."""
+        cursor = Cursor(frame)
+        cursor.elements_left = MAX_SMALL_ELEMENTS
+        key = ApiKey.INIT_PRODUCER_ID
+        try:
+            client_id = parse_client_id(cursor, flexible=has_flexible_header(key, version))
+            request = parse_body(cursor, key, version)
+        except RequestError:
+            return None
+        if request.transactional_id is not None:
+            return None
+        ctx = RequestContext(RequestPrefix(key, version, correlation_id), client_id, peer)
+        return Waiting(ctx, self.init_producer_id(ctx, request), request)
+
+    @api(ApiKey.INIT_PRODUCER_ID, on_error=_refused, straight=init_idempotent)
     async def init_producer_id(self, ctx: RequestContext, request: Struct) -> Response:
         """An identity: a new one, or the next of a transactional id."""
         identity = await self._identity(request)
@@ -51,12 +88,16 @@ class ProducersApi(BrokerApi):
         if request.transactional_id is None:
             # One that a client had before is not continued, as in Kafka.
             return Identity(await self._broker.producer_ids.allocate(), 0)
+        if self._transactions is None:
+            raise TransactionCoordinatorUnavailableError(
+                "the transaction coordinator has not started yet; try again"
+            )
         expected = Identity(request.producer_id, request.producer_epoch)
         if (expected.producer_id < 0) != (expected.epoch < 0):
             raise InvalidTransactionRequestError(
                 f"producer id {expected.producer_id} and epoch {expected.epoch}: give both or none"
             )
-        return await self._broker.transactions.init_producer(
+        return await self._transactions.init_producer(
             InitRequest(
                 transactional_id=request.transactional_id,
                 timeout_ms=request.transaction_timeout_ms,
@@ -64,7 +105,7 @@ class ProducersApi(BrokerApi):
             )
         )
 
-    @api(ApiKey.DESCRIBE_PRODUCERS, 0, 0)
+    @api(ApiKey.DESCRIBE_PRODUCERS)
     async def describe_producers(self, ctx: RequestContext, request: Struct) -> Response:
         """The idempotent producers that a partition remembers."""
         numbers: defaultdict[str, dict[int, None]] = defaultdict(dict)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.model.errors import GoQueueError, InvalidGroupIdError
 from goqueue.model.topic_partition import TopicPartition
@@ -16,6 +14,7 @@ from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.transactions.fenced_codes import known_to
 from goqueue.transactions.messages import EndRequest, Identity
 from goqueue.transactions.series import Member, TogetherRequest
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +29,7 @@ class AtomicCommitApi:
     def __init__(self, broker: Broker) -> None:
         self._transactions = broker.transactions
 
-    @api(ApiKey.COMMIT_TOGETHER, 0, 0)
+    @api(ApiKey.COMMIT_TOGETHER)
     async def commit_together(self, ctx: RequestContext, request: Struct) -> Response:
         """Commit a batch, or abort it. Asked again, the answer is the same."""
         wanted = TogetherRequest(
@@ -70,7 +69,7 @@ class TransactionsApi:
 
     # --- AddPartitionsToTxn ----------------------------------------------------------------------
 
-    @api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5)
+    @api(ApiKey.ADD_PARTITIONS_TO_TXN)
     async def add_partitions(self, ctx: RequestContext, request: Struct) -> Response:
         """Let transactions write to partitions, or only look whether they may."""
         if ctx.version >= _BATCHED_FROM:
@@ -137,7 +136,7 @@ class TransactionsApi:
 
     # --- Offsets ---------------------------------------------------------------------------------
 
-    @api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, on_error=_refused)
+    @api(ApiKey.ADD_OFFSETS_TO_TXN, on_error=_refused)
     async def add_offsets(self, ctx: RequestContext, request: Struct) -> Response:
         """Let a transaction commit offsets of a group."""
         if not request.group_id:
@@ -146,7 +145,7 @@ class TransactionsApi:
         await self._transactions.add_offsets(request.transactional_id, identity, request.group_id)
         return {"error_code": ErrorCode.none}
 
-    @api(ApiKey.TXN_OFFSET_COMMIT, 0, 5)
+    @api(ApiKey.TXN_OFFSET_COMMIT)
     async def txn_offset_commit(self, ctx: RequestContext, request: Struct) -> Response:
         """Note offsets that count when the transaction commits; one result for each partition."""
         codes: dict[TopicPartition, ErrorCode] = {}
@@ -218,7 +217,7 @@ class TransactionsApi:
 
     # --- EndTxn ----------------------------------------------------------------------------------
 
-    @api(ApiKey.END_TXN, 0, 5, on_error=_refused)
+    @api(ApiKey.END_TXN, on_error=_refused)
     async def end_txn(self, ctx: RequestContext, request: Struct) -> Response:
         """Commit or abort. From version 5 on the producer goes on in the epoch that it is told."""
         identity = Identity(request.producer_id, request.producer_epoch)

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from goqueue.client.consuming.log_offsets import READ_COMMITTED, READ_UNCOMMITTED
 from goqueue.model.lag import PartitionLag, counted_partitions
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark import clock
@@ -21,7 +22,6 @@ from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.report import JobReport, Progress, Row, Table, silent
 from goqueue.spark.jobs.reports.lag_history import history_rows
 from goqueue.spark.jobs.showing import show_span, show_time
-from goqueue.spark.kafka.cluster import READ_COMMITTED, READ_UNCOMMITTED, Cluster, TopicView
 from goqueue.spark.kafka.group_members import Reading, readings
 from goqueue.spark.kafka.groups import GroupLine, committed, list_groups, times_at
 from goqueue.spark.reading.resolving import find_ends
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from goqueue.spark.http_client import Http
+    from goqueue.spark.kafka.cluster import Cluster, TopicView
 
 HOUR_MS: Final = 3_600_000
 _MAX_HOURS: Final = 24 * 31
@@ -38,8 +39,7 @@ _BEHIND: Final = 2**62
 _EMPTY: Final = frozenset({"empty", "dead"})
 
 
-@dataclass(frozen=True, slots=True)
-class Read(PartitionLag):
+class Read(PartitionLag, frozen=True):
     """How far one group has read one partition, by the definition that the broker's views use."""
 
     group: str

@@ -1,0 +1,170 @@
+"""The part of a broker that needs no coordinator: topics and partitions, publishing to them."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from goqueue.access.users import Users
+from goqueue.configs.broker_configs import BrokerConfigs, Level
+from goqueue.configs.broker_setting_table import COMPACTION_INTERVAL, PRODUCER_EXPIRY
+from goqueue.metrics.registry import Metrics
+from goqueue.partitions.batch_opener import BatchOpener
+from goqueue.partitions.clock_guard import ClockGuard
+from goqueue.partitions.damage import DamageReports
+from goqueue.partitions.due_marks import MaintenanceMarks
+from goqueue.partitions.health import Health
+from goqueue.partitions.maintenance import MaintainedNode, Maintenance
+from goqueue.partitions.measures import Measures
+from goqueue.partitions.partitions import Partitions
+from goqueue.partitions.producer_ids import ProducerIds
+from goqueue.partitions.topic_changes import TopicChanges
+from goqueue.publishing.large_batches import LargeBatches
+from goqueue.publishing.publish import Publisher
+from goqueue.publishing.traces import PublishTraces
+from goqueue.runtime.clock import Clock, SystemClock
+from goqueue.runtime.disk import Disk, SystemDisk
+from goqueue.storage.open_files import OpenFiles, SharedFiles
+from goqueue.topics.catalogue import Topics
+from goqueue.tracing.store import TraceStore
+from goqueue.tracing.tracer import Tracer
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from goqueue.cluster.metadata import MetadataStore
+    from goqueue.configs.broker_settings import BrokerSettings
+    from goqueue.partitions.upkeep import MaintenanceSettings
+    from goqueue.runtime.tasks import PeriodicTasks
+
+TOPICS_FOLDER: Final = "topics"
+TRACES_FOLDER: Final = "traces"
+DISK_THREADS: Final = 8
+"""In each of two pools: one for syncs, which publishers wait for, and one for cold reads, searches
+by time, compaction and logins, behind which a sync must not have to queue."""
+
+
+class LogBroker:
+    """The partitions of a node, and what is published to them."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        store: MetadataStore,
+        *,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.settings = settings
+        self.store = store
+        self.data_dir = settings.data_dir
+        self.clock = clock or SystemClock()
+        self.clock_guard = ClockGuard(self.clock)
+        self.disk = disk or SystemDisk()
+        self.executor: Executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
+        self._syncs = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="sync")
+        self.opener = BatchOpener()
+        self.metrics = metrics or Metrics(str(settings.node_id))
+        self.measures = Measures(self.metrics)
+        self.damage = DamageReports(self.metrics)
+        self.configs = BrokerConfigs(store, settings)
+        self.topics = Topics(store, settings.topic_defaults)
+        self.topics_at_start: Collection[str] = ()
+        """Those that the catalogue had when it was loaded."""
+        self.marks = MaintenanceMarks()
+        self.partitions = Partitions(
+            settings.data_dir / TOPICS_FOLDER,
+            self.topics,
+            SharedFiles(self.disk, OpenFiles(settings.max_open_segments), settings.data_dir),
+            self.clock,
+            executor=self._syncs,
+            measures=self.measures,
+            marks=self.marks,
+            damage=self.damage,
+        )
+        self.health = Health(self.metrics, self.disk, settings.data_dir)
+        self.partitions.on_opened = self.health.opened
+        self.producer_ids = ProducerIds(store)
+        self.users = Users(store, self.executor, settings.initial_users)
+        self.traces = TraceStore(
+            settings.tracing,
+            self.disk,
+            settings.data_dir / TRACES_FOLDER,
+            self.clock,
+            str(settings.node_id),
+        )
+        self.tracer = Tracer(self.traces, self.topics, self.clock, str(settings.node_id))
+        self.publisher = Publisher(
+            self.partitions, self.clock, self.measures, PublishTraces(self.tracer)
+        )
+        self.publisher.steady_ms = self.clock_guard.steady_ms
+        self.large_batches = LargeBatches(self.partitions, self.opener)
+        self.topic_changes = TopicChanges(self.topics, self.partitions, settings.default_partitions)
+        self.create_topic = self.topic_changes.create
+        self.create_internal_topic = self.topic_changes.create_internal
+        self.delete_topic = self.topic_changes.delete
+        self.grow_topic = self.topic_changes.grow
+        self.configure_topic = self.topic_changes.configure
+        self.delete_records = self.topic_changes.delete_records
+
+    async def open(self) -> None:
+        """Load the catalogue and open every partition, recovering those that need it."""
+        await self.configs.load()
+        await self.topics.load(self.configs.topic_defaults())
+        self.topics_at_start = frozenset(self.topics.catalogue.by_name)
+        await self.topic_changes.restore_internal_settings()
+        await self.users.load()
+        await self.tracer.start()
+        await self.partitions.open_all()
+        self.metrics.add_source(self.health.put)
+
+    async def close(self) -> None:
+        """Close every partition, so that the next start has nothing to recover."""
+        await self.topic_changes.stop()
+        await self.partitions.close()
+        await self.tracer.stop()
+        self.executor.shutdown()
+        self._syncs.shutdown()
+        self.opener.close()
+
+    def maintenance(
+        self, settings: MaintenanceSettings | None = None, tasks: PeriodicTasks | None = None
+    ) -> Maintenance:
+        """What this broker does by itself, now and then."""
+        node = MaintainedNode(
+            self.settings.data_dir,
+            self.disk,
+            self.clock,
+            self.executor,
+            self.metrics,
+            self.publisher.refuse,
+            partial(self.configs.changed, PRODUCER_EXPIRY),
+            partial(self.configs.changed, COMPACTION_INTERVAL),
+        )
+        return Maintenance(
+            self.partitions,
+            self.topics,
+            self.marks,
+            self.clock_guard,
+            node=node,
+            settings=settings,
+            tasks=tasks,
+        )
+
+    async def configure(self, level: Level, overrides: Mapping[str, str]) -> None:
+        """Replace what was set for this node or for the cluster. Raises like `BrokerConfigs.check`.
+
+        Topics follow from their next append on.
+        """
+
+        async def configure() -> None:
+            expiry_ms = self.configs.changed(PRODUCER_EXPIRY)
+            await self.configs.replace(level, overrides)
+            affected = self.topics.use_defaults(self.configs.topic_defaults())
+            if expiry_ms != self.configs.changed(PRODUCER_EXPIRY):
+                affected = list(self.topics.catalogue.by_name.values())
+            await self.topic_changes.follow_defaults(affected)
+
+        await self.topic_changes.to_the_end(configure())

@@ -1,0 +1,31 @@
+"""What `goqueue --help` says of each command, so that it need not import them all.
+
+A test holds every line to the command's own help; a command that is not here is imported.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SUMMARIES: Final = {
+    "server": "Run a broker. SIGTERM or Ctrl-C stops it in order, a second one at once.",
+    "topic": "Create, show and change topics.",
+    "produce": "Publish messages from -m, a file of JSON lines, or the lines of standard input.",
+    "consume": "Print messages; with -o json, one line of JSON each. Messages stay in the topic.",
+    "group": "Consumer groups: members, lag, offsets.",
+    "queue": "Queue groups and their dead-letter queues.",
+    "worker": "Run the tasks of an app, in processes that are restarted when they die.",
+    "bench": "Run the benchmarks of a source checkout, all or some groups of them.",
+    "cluster": "The state of the server.",
+    "config": "Contexts of this user, and the effective settings of a server.",
+    "delayed": "Delayed messages: list, show, cancel.",
+    "maintenance": "Status of retention and TTL, and resuming them.",
+    "pipeline": "Run, check and inspect Spark pipelines.",
+    "schema": "Register, show and delete schemas.",
+    "top": "Watch topics, rates, sizes, groups and lag until Ctrl-C; -o json prints JSON lines.",
+    "trace": "Message tracing: what happened to a message.",
+    "transaction": "List transactions, and abort hanging ones.",
+    "version": (
+        "Show the version, the record codec, Python and the platform, here and on the server."
+    ),
+}

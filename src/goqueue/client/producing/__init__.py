@@ -1,0 +1,1 @@
+"""Publishing: messages into batches, batches to the leaders of their partitions, answers back."""

@@ -1,0 +1,128 @@
+"""How a connection ends: by a deadline, a refusal, the listener's stop, or the client.
+
+What has started is answered first, unless there is no time for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import TYPE_CHECKING
+
+from goqueue.protocols.kafka.connection.budget import AnswerShare
+from goqueue.protocols.kafka.connection.deadlines import CloseReason, Deadlines
+from goqueue.protocols.kafka.context import Session
+from goqueue.wire.kafka.frames import FrameReader
+
+if TYPE_CHECKING:
+    from goqueue.protocols.kafka.connection.dispatch import Call
+    from goqueue.protocols.kafka.connection.owner import Owner
+
+
+class Ending(asyncio.BufferedProtocol, ABC):
+    """What is under way on a connection, and how that comes to an end."""
+
+    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
+        self._owner = owner
+        self._settings = owner.settings
+        self._loop = loop
+        self._transport: asyncio.Transport
+        self._frames = FrameReader()
+        self._pending: deque[Call] = deque()
+        """Started and not yet answered, in order of arrival."""
+        self._waiting: Call | None = None
+        """Parsed, and may not start before `_pending` is empty."""
+        self._answers = AnswerShare(owner.answers)
+        self._is_reading = True
+        self._is_writable = True
+        self._deadlines = Deadlines(owner.settings, loop.time())
+        self._reason: CloseReason | None = None
+        """Set once the connection is to be closed; nothing starts after it."""
+        self._close_when_answered: tuple[CloseReason, str] | None = None
+        """Set when nothing more is to start, and what has started is still to be answered."""
+        self._closing_since = 0.0
+        self.host = ""
+        self.session = Session(authenticated=not owner.settings.requires_authentication)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an answer could still reach the client."""
+        return self._reason is None
+
+    @abstractmethod
+    def update_reading(self) -> None:
+        """Read on or stop reading, as the bounds allow now."""
+
+    # --- Deadlines --------------------------------------------------------------------------------
+
+    def sweep(self, now: float, *, patience_s: float = math.inf) -> bool:
+        """Close after a deadline, or `patience_s` without a byte of a frame; whether it closed."""
+        self.session.expire(now)
+        self._answers.hold(self._transport.get_write_buffer_size())
+        if self._reason is not None:
+            if now - self._closing_since > self._settings.stalled_write_s:
+                self._transport.abort()
+            return False
+        reason = self._judge(now, patience_s)
+        if reason is None:
+            return False
+        unsent, buffered = self._transport.get_write_buffer_size(), self._frames.buffered_bytes
+        self.close(reason, f"{unsent} bytes are unsent, {buffered} bytes of a frame are here")
+        if not self._is_writable:
+            self._transport.abort()
+        return True
+
+    def _judge(self, now: float, patience_s: float) -> CloseReason | None:
+        deadlines = self._deadlines
+        if not self._is_writable:
+            return deadlines.judge_writing(self._transport.get_write_buffer_size(), now)
+        if self.session.is_new and (reason := deadlines.judge_login(now)) is not None:
+            return reason
+        if not self._is_reading or self._pending or self._waiting is not None:
+            return None
+        return deadlines.judge_reading(self._frames.buffered_bytes, now, patience_s=patience_s)
+
+    # --- The end ----------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Read no more; close when what is under way has been answered. Long polls end now."""
+        self._close_after_answers(CloseReason.STOPPING)
+        for call in list(self._pending):
+            if call.is_long_poll and call.future is not None:
+                call.future.cancel()
+
+    def refuse(self, detail: str) -> None:
+        """Close when what is under way has been answered: the client may not stay."""
+        self._close_after_answers(CloseReason.REFUSED, detail)
+
+    def _close_after_answers(self, reason: CloseReason, detail: str = "") -> None:
+        """Start nothing more; what has started is still answered."""
+        if self._reason is None and self._close_when_answered is None:
+            self._close_when_answered = (reason, detail)
+            self.update_reading()
+            if not self._pending:
+                self.close(reason, detail)
+
+    def _close_soon(self, reason: CloseReason, detail: str) -> None:
+        """Close, but let a client that was refused read why: some drop what comes with the end."""
+        if reason is CloseReason.REFUSED and (linger_s := self._settings.refused_linger_s):
+            self._loop.call_later(linger_s, self.close, reason, detail)
+        else:
+            self.close(reason, detail)
+
+    def close(self, reason: CloseReason, detail: str = "") -> None:
+        """Close after what is already written; one line says why."""
+        if self._reason is not None:
+            return
+        self._reason = reason
+        self._closing_since = self._loop.time()
+        if reason is not CloseReason.STOPPING:
+            self._owner.report(self._closing_since, self.host, f"{reason.value}. {detail}")
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close now, whatever is unsent."""
+        self.close(CloseReason.STOPPING)
+        self._transport.abort()

@@ -1,0 +1,57 @@
+"""Requests of the HTTP API that came by a Kafka connection. It is loaded with the first of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from goqueue.protocols.kafka.cluster.http_calls import HttpAnswer, HttpCall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from goqueue.protocols.http.api.app import HttpApp
+    from goqueue.protocols.http.api.responses import Response
+    from goqueue.protocols.kafka.context import RequestContext
+
+_MAX_DETAIL_CHARS: Final = 1000
+"""Of what an error carries; the rest is cut off."""
+
+
+class HttpCalls:
+    """The HTTP API of a node, as its Kafka listener sees it."""
+
+    def __init__(self, app: Callable[[], HttpApp]) -> None:
+        self._app = app
+
+    async def __call__(self, ctx: RequestContext, call: HttpCall) -> HttpAnswer | None:
+        """Answer a call; see `HttpCallsApi`."""
+        from goqueue.protocols.http.api.carried import answer_carried  # noqa: PLC0415 - as said
+        from goqueue.protocols.http.api.requests import Request  # noqa: PLC0415 - as said
+        from goqueue.protocols.http.server.response_writer import (  # noqa: PLC0415 - as said
+            log_access,
+        )
+
+        def may_wait() -> bool:
+            ctx.is_long_poll = True
+            return ctx.peer.is_open
+
+        host = ctx.client_host
+        request = Request(call.method, call.target, body=call.body, client_host=host)
+        response = await answer_carried(self._app(), request, call.headers, may_wait)
+        if response is None:
+            return None
+        log_access(request, response)
+        return _answer(response)
+
+
+def _answer(response: Response) -> HttpAnswer:
+    from goqueue.protocols.http.api.errors import AtFieldError  # noqa: PLC0415 - as said
+
+    headers = [("content-type", response.content_type), *response.headers]
+    error = response.error
+    if error is None:
+        return HttpAnswer(response.status, headers, response.body)
+    if isinstance(error, AtFieldError):
+        error = error.cause
+    details = tuple((name, str(value)[:_MAX_DETAIL_CHARS]) for name, value in vars(error).items())
+    return HttpAnswer(response.status, headers, response.body, type(error).__name__, details)

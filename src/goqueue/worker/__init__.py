@@ -1,0 +1,1 @@
+"""Tasks as decorated functions, and the processes that run them: `goqueue worker module:app`."""
