@@ -153,6 +153,23 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     model.FencedLeaderEpochError: ErrorCode.fenced_leader_epoch,
     model.UnknownLeaderEpochError: ErrorCode.unknown_leader_epoch,
     model.NotLeaderError: ErrorCode.not_leader_or_follower,
+    # clusters
+    model.ClusterError: ErrorCode.broker_not_available,
+    model.NotInClusterError: ErrorCode.unsupported_version,
+    model.LeaderUnavailableError: ErrorCode.leader_not_available,
+    model.NotEnoughReplicasError: ErrorCode.not_enough_replicas,
+    model.NotEnoughReplicasAfterAppendError: ErrorCode.not_enough_replicas_after_append,
+    # Not "not leader", which says that nothing was stored: the batch may be committed after all.
+    model.LeadershipLostError: ErrorCode.not_enough_replicas_after_append,
+    model.OffsetNotAvailableError: ErrorCode.offset_not_available,
+    model.NotCoordinatorError: ErrorCode.not_coordinator,
+    model.CoordinatorLoadingError: ErrorCode.coordinator_load_in_progress,
+    model.NotControllerError: ErrorCode.not_controller,
+    model.StaleNodeError: ErrorCode.stale_broker_epoch,
+    model.ClusterMismatchError: ErrorCode.inconsistent_cluster_id,
+    model.ElectionNotNeededError: ErrorCode.election_not_needed,
+    model.PreferredLeaderUnavailableError: ErrorCode.preferred_leader_not_available,
+    model.EligibleLeadersUnavailableError: ErrorCode.eligible_leaders_not_available,
     # producers
     model.ProducerError: ErrorCode.invalid_request,
     model.OutOfOrderSequenceError: ErrorCode.out_of_order_sequence_number,
