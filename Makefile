@@ -50,6 +50,10 @@ fix: $(STAMP) ## format, and fix what the linter can
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
+.PHONY: etcd
+etcd: $(STAMP) ## etcd for this user, which a cluster needs; from Debian's packages, without root
+	$(BIN)/goqueue cluster install-etcd
+
 .PHONY: bench
 bench: $(STAMP) ## every benchmark; results go to benchmarks/results/local.jsonl
 	$(BIN)/goqueue bench

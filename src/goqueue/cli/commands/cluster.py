@@ -1,12 +1,15 @@
-"""`goqueue cluster`: what runs there, and its health."""
+"""`goqueue cluster`: what runs there, its health, and the etcd that a cluster needs."""
 
 from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - the CLI reads the hints of its commands
+from typing import Annotated
 
 import typer
 
 from goqueue.cli.calls import Call, command
-from goqueue.cli.errors import UnreachableError
-from goqueue.cli.output import plain
+from goqueue.cli.errors import CliError, UnreachableError
+from goqueue.cli.output import note, plain
 from goqueue.cli.times import show_size, show_span
 from goqueue.protocols.http.operations.operation_shapes import Readiness, Stats, Version
 
@@ -43,3 +46,35 @@ def show_health(call: Call) -> None:
     call.show(health, {"healthy": healthy, **checks})
     if not healthy:
         raise typer.Exit(1)
+
+
+@command(app, "install-etcd")
+def install(
+    call: Call,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="A Debian package, an archive of a release or the program, instead of a download.",
+        ),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also when a good version is installed already.")
+    ] = False,
+) -> None:
+    """Install etcd for this user, from Debian's packages; a cluster keeps its metadata in it.
+
+    The package comes from the mirror of this machine's apt. Its signature is checked; it is only
+    unpacked into the user's cache, so that neither root nor a service is needed.
+    """
+    from goqueue.server.etcd.binary import EtcdError  # noqa: PLC0415 - not for the other commands
+    from goqueue.server.etcd.install import install_etcd  # noqa: PLC0415 - likewise
+
+    try:
+        binary = install_etcd(note, source=source, again=again)
+    except EtcdError as error:
+        raise CliError(str(error)) from error
+    if binary.warning is not None:
+        note(binary.warning)
+    call.show({"etcd": str(binary.path), "version": str(binary.version)})
