@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import asdict
 
+from goqueue.server.config_cluster import ClusterSection
 from goqueue.server.config_groups import GroupsSection, TransactionsSection
 from goqueue.server.config_kinds import Address
 from goqueue.server.config_node import (
@@ -32,12 +33,12 @@ from goqueue.server.config_node import (
     TracingSection,
 )
 from goqueue.server.config_storage import StorageSection, TopicsSection
-from goqueue.server.config_table import Section, Setting, table_of
+from goqueue.server.config_table import Problem, Section, Setting, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
+EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +52,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     topics: TopicsSection = msgspec.field(default_factory=TopicsSection)
     groups: GroupsSection = msgspec.field(default_factory=GroupsSection)
     transactions: TransactionsSection = msgspec.field(default_factory=TransactionsSection)
+    cluster: ClusterSection = msgspec.field(default_factory=ClusterSection)
     limits: LimitsSection = msgspec.field(default_factory=LimitsSection)
     tls: TlsSection = msgspec.field(default_factory=TlsSection)
     sasl: SaslSection = msgspec.field(default_factory=SaslSection)
@@ -73,7 +75,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         if self.listeners.kafka_advertised is not None:
             return self.listeners.kafka_advertised
         host = self.listeners.kafka.host
-        return Address(socket.gethostname() if host in _EVERYWHERE else host, bound_port)
+        return Address(socket.gethostname() if host in EVERYWHERE else host, bound_port)
 
     def http_hosts(self) -> tuple[str, ...]:
         """The names that HTTP clients may call this server by."""
@@ -102,3 +104,13 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
 }
 TABLE: Final[Sequence[Setting]] = table_of(SECTIONS)
 """Every setting, in the order of the reference."""
+
+
+_ROWS: Final = {row.full_name: row for row in TABLE}
+
+
+def problem_with(config: Config, name: str, expected: str, found: str | None = None) -> Problem:
+    """What is wrong with a setting; without `found` it is the value itself."""
+    row = _ROWS[name]
+    shown = row.show(row.render(config.value(row))) or "nothing"
+    return Problem(name, config.source(row), shown if found is None else found, expected)

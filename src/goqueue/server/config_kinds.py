@@ -105,6 +105,23 @@ class Words(msgspec.Struct, frozen=True):
         return ",".join(value)
 
 
+class Items(msgspec.Struct, frozen=True):
+    """Texts without blanks and commas, as they were written; in a file a list."""
+
+    what: str
+
+    @property
+    def expected(self) -> str:
+        return f"a list of {self.what}"
+
+    def parse(self, raw: object) -> tuple[str, ...]:
+        items = raw if isinstance(raw, Sequence) and not isinstance(raw, str) else None
+        return tuple(map(_text, items if items is not None else _text(raw).split(",")))
+
+    def render(self, value: tuple[str, ...]) -> str:
+        return ",".join(value)
+
+
 class Switch(msgspec.Struct, frozen=True):
     """On or off."""
 
@@ -222,17 +239,18 @@ class HostPort(msgspec.Struct, frozen=True):
 
     lowest_port: int = 0
     """0, where any free port will do."""
+    highest_port: int = 65535
 
     @property
     def expected(self) -> str:
-        return f"host:port with a port from {self.lowest_port} to 65535"
+        return f"host:port with a port from {self.lowest_port} to {self.highest_port}"
 
     def parse(self, raw: object) -> Address:
         match = re.fullmatch(r"(?:\[([0-9a-fA-F:.]+)\]|([^\s:\[\]/]*)):([0-9]{1,5})", _text(raw))
         if match is None or (self.lowest_port and not (match[1] or match[2])):
             raise MismatchError
         host = match[1] or match[2] or "0.0.0.0"  # noqa: S104 - the user asked for it
-        return Address(host, _within(int(match[3]), self.lowest_port, 65535))
+        return Address(host, _within(int(match[3]), self.lowest_port, self.highest_port))
 
     def render(self, value: Address) -> str:
         return str(value)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from goqueue.access.credentials import check_user_name
 from goqueue.model.errors import UnacceptableCredentialError
 from goqueue.model.limits import MAX_USER_NAME_BYTES
-from goqueue.server.config import SECTIONS, TABLE, Config
+from goqueue.server.config import SECTIONS, TABLE, Config, problem_with
+from goqueue.server.config_cluster import ClusterSection
 from goqueue.server.config_kinds import Address, MismatchError, Whole
 from goqueue.server.config_node import ClientAuth
 from goqueue.server.config_sources import (
@@ -43,7 +46,7 @@ def load_config(
         readings.insert(0, read_file(TABLE, *location))
     problems = [problem for reading in readings for problem in reading.problems]
     given = [item for reading in readings for item in reading.given]
-    config = _assemble(given, problems)
+    config = _with_cluster(_assemble(given, problems))
     problems.extend(check_config(config, {problem.setting for problem in problems}))
     if problems:
         raise ConfigError(problems)
@@ -74,7 +77,18 @@ def _assemble(given: Iterable[Given], problems: list[Problem]) -> Config:
     return Config(**made, sources=sources)
 
 
-_ROWS: Final = {row.full_name: row for row in TABLE}
+def _with_cluster(config: Config) -> Config:
+    """A list of peers makes a cluster, unless it is switched off in as many words."""
+    if not (config.cluster.enabled or config.cluster.peers):
+        return config
+    if not config.cluster.enabled:
+        if "cluster.enabled" in config.sources:
+            return config
+        cluster = ClusterSection(**{**vars(config.cluster), "enabled": True})
+        config = msgspec.structs.replace(config, cluster=cluster)
+    from goqueue.server.config_cluster_checks import with_defaults  # noqa: PLC0415 - not alone
+
+    return with_defaults(config)
 
 
 def check_config(config: Config, wrong: AbstractSet[str]) -> list[Problem]:
@@ -83,6 +97,7 @@ def check_config(config: Config, wrong: AbstractSet[str]) -> list[Problem]:
         *_check_data_dir(config),
         *_check_listeners(config),
         *_check_copies(config),
+        *_check_cluster(config),
         *_check_groups(config),
         *_check_tls(config),
         *_check_users(config),
@@ -90,24 +105,18 @@ def check_config(config: Config, wrong: AbstractSet[str]) -> list[Problem]:
     return [problem for problem in found if problem.setting not in wrong]
 
 
-def _problem(config: Config, name: str, expected: str, found: str | None = None) -> Problem:
-    row = _ROWS[name]
-    shown = row.show(row.render(config.value(row))) or "nothing"
-    return Problem(name, config.source(row), shown if found is None else found, expected)
-
-
 def _check_data_dir(config: Config) -> Iterator[Problem]:
     folder = config.broker.data_dir
     if folder.exists() and not folder.is_dir():
-        yield _problem(config, "broker.data_dir", "a folder, not a file")
+        yield problem_with(config, "broker.data_dir", "a folder, not a file")
         return
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not existing.is_dir():
-        yield _problem(
+        yield problem_with(
             config, "broker.data_dir", f"a path where a folder can be made; {existing} is a file"
         )
     elif not os.access(existing, os.W_OK | os.X_OK):
-        yield _problem(
+        yield problem_with(
             config, "broker.data_dir", f"a folder that can be written; {existing} cannot"
         )
 
@@ -115,33 +124,40 @@ def _check_data_dir(config: Config) -> Iterator[Problem]:
 def _check_listeners(config: Config) -> Iterator[Problem]:
     taken: dict[tuple[str, int], str] = {}
     for name in ("listeners.kafka", "listeners.http", "listeners.grpc"):
-        address = config.value(_ROWS[name])
+        address = getattr(config.listeners, name.removeprefix("listeners."))
         other = taken.setdefault(address, name)
         if other != name and address.port:
-            yield _problem(config, name, f"an address of its own; {other} has the same")
+            yield problem_with(config, name, f"an address of its own; {other} has the same")
 
 
 def _check_copies(config: Config) -> Iterator[Problem]:
-    if config.topics.replication_factor != 1:
-        yield _problem(config, "topics.replication_factor", "1, since this node is on its own")
+    if config.topics.replication_factor != 1 and not config.cluster.enabled:
+        yield problem_with(config, "topics.replication_factor", "1, since this node is on its own")
+
+
+def _check_cluster(config: Config) -> Iterator[Problem]:
+    if config.cluster.enabled:
+        from goqueue.server.config_cluster_checks import check_cluster  # noqa: PLC0415 - not alone
+
+        yield from check_cluster(config)
 
 
 def _check_groups(config: Config) -> Iterator[Problem]:
     groups = config.groups
     if groups.min_session_timeout_ms > groups.max_session_timeout_ms:
         limit = f"at most groups.max_session_timeout, {groups.max_session_timeout_ms}ms"
-        yield _problem(config, "groups.min_session_timeout", limit)
+        yield problem_with(config, "groups.min_session_timeout", limit)
     if groups.consumer_heartbeat_interval_ms >= groups.consumer_session_timeout_ms:
         limit = f"less than groups.consumer_session_timeout, {groups.consumer_session_timeout_ms}ms"
-        yield _problem(config, "groups.consumer_heartbeat_interval", limit)
+        yield problem_with(config, "groups.consumer_heartbeat_interval", limit)
     if groups.streams_heartbeat_interval_ms >= groups.streams_session_timeout_ms:
         limit = f"less than groups.streams_session_timeout, {groups.streams_session_timeout_ms}ms"
-        yield _problem(config, "groups.streams_heartbeat_interval", limit)
+        yield problem_with(config, "groups.streams_heartbeat_interval", limit)
     for what in ("session_timeout", "heartbeat_interval", "record_lock_duration"):
         most_ms = getattr(groups, f"share_max_{what}_ms")
         if getattr(groups, f"share_min_{what}_ms") > most_ms:
             limit = f"at most groups.share_max_{what}, {most_ms}ms"
-            yield _problem(config, f"groups.share_min_{what}", limit)
+            yield problem_with(config, f"groups.share_min_{what}", limit)
 
 
 def _check_tls(config: Config) -> Iterator[Problem]:
@@ -155,9 +171,9 @@ def _check_tls(config: Config) -> Iterator[Problem]:
         wanted["tls.ca_file"] = tls.ca_file
     for name, path in wanted.items():
         if path is None:
-            yield _problem(config, name, "a PEM file, since tls.enabled is true")
+            yield problem_with(config, name, "a PEM file, since tls.enabled is true")
         elif not path.is_file() or not os.access(path, os.R_OK):
-            yield _problem(config, name, "a file that exists and can be read")
+            yield problem_with(config, name, "a file that exists and can be read")
 
 
 def _check_users(config: Config) -> Iterator[Problem]:
@@ -166,7 +182,7 @@ def _check_users(config: Config) -> Iterator[Problem]:
         for name, _ in config.sasl.users:
             check_user_name(name)
     except UnacceptableCredentialError:
-        yield _problem(
+        yield problem_with(
             config,
             "sasl.users",
             f"names of at most {MAX_USER_NAME_BYTES} bytes, without zero bytes",

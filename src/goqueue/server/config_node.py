@@ -90,7 +90,8 @@ class BrokerSection(Section):
     node_id: str = setting(
         "node-1",
         Word(),
-        "The name of this node, in logs, metrics and, later, its cluster.",
+        "The name of this node in logs and metrics. In a cluster it ends in the node's place in "
+        "`cluster.peers`, unless `broker.id` is set.",
         environment="GOQUEUE_BROKER_NODEID",
         flag="--node-id",
     )
@@ -133,6 +134,13 @@ class ListenersSection(Section):
     )
     grpc: Address = setting(
         Address("127.0.0.1", 9000), HostPort(), "gRPC.", port_flag="--grpc-port"
+    )
+    internal: Address = setting(
+        Address("127.0.0.1", 7000),
+        HostPort(),
+        "The other nodes of a cluster; TCP and UDP. The two ports after it are etcd's. Not set, in "
+        "a cluster: this node's address in `cluster.peers`.",
+        port_flag="--internal-port",
     )
 
 

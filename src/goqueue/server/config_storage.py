@@ -129,8 +129,17 @@ class TopicsSection(Section):
     replication_factor: int = setting(
         1,
         Whole(1, 32_767),
-        "Replicas of each partition. A single node holds one.",
+        "Replicas of each partition. A single node holds one. Not set, in a cluster: 3, or as many "
+        "as there are nodes if they are fewer.",
         kafka="default.replication.factor",
+    )
+    min_insync_replicas: int = setting(
+        _topic_number("min.insync.replicas"),
+        Whole(1, 32_767),
+        "In-sync replicas that a message with acks=all needs. Not set, in a cluster: 2 if there "
+        "are 3 replicas or more.",
+        topic="min.insync.replicas",
+        kafka="min.insync.replicas",
     )
     retention_ms: int = setting(
         _topic_number("retention.ms"),

@@ -201,7 +201,7 @@ def test_the_defaults_for_topics_are_settings_that_topics_have() -> None:
 def test_without_a_configuration_topics_keep_their_own_defaults() -> None:
     defaults = Config().topic_defaults()
     assert defaults == {name: TOPIC_SETTINGS[name].default for name in defaults}
-    assert len(defaults) == 8
+    assert len(defaults) == 9
 
 
 def test_no_two_settings_share_a_name() -> None:
