@@ -603,6 +603,12 @@ class ClusterMismatchError(ClusterError):
     """A node, a folder or an etcd belongs to another cluster, or under another name to this one."""
 
 
+class PeerUnavailableError(ClusterError):
+    """Another node of the cluster cannot be reached, or did not answer in time."""
+
+    retriable = True
+
+
 class ElectionNotNeededError(ClusterError):
     """The partition is led by its preferred replica, or has a leader where any will do."""
 

@@ -171,6 +171,7 @@ def test_fetch_requests_are_read_as_kio_wrote_them(version):
                 for topic in of(kio, "forgotten_topics_data", ())
             ],
             of(kio, "rack_id", ""),
+            state.replica_epoch if state else -1,
         )
 
 

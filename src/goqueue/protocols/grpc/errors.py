@@ -68,6 +68,7 @@ GRPC_CODES: Final[Mapping[type[GoQueueError], GrpcStatus]] = {
     model.NotControllerError: GrpcStatus(StatusCode.UNAVAILABLE, 503),
     model.StaleNodeError: GrpcStatus(StatusCode.ABORTED, 503),
     model.ClusterMismatchError: GrpcStatus(StatusCode.FAILED_PRECONDITION, 503),
+    model.PeerUnavailableError: GrpcStatus(StatusCode.UNAVAILABLE, 503),
     model.ElectionNotNeededError: GrpcStatus(StatusCode.FAILED_PRECONDITION, 503),
     model.PreferredLeaderUnavailableError: GrpcStatus(StatusCode.FAILED_PRECONDITION, 503),
     model.EligibleLeadersUnavailableError: GrpcStatus(StatusCode.UNAVAILABLE, 503),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from goqueue.model.tuples import NamedTuple
 from goqueue.wire.kafka.frames import RequestPrefix, Response
 from goqueue.wire.kafka.reading import Struct
 
@@ -13,16 +14,31 @@ if TYPE_CHECKING:
     TokenHandler: TypeAlias = "Callable[[RequestContext, bytes], Awaitable[Response | None]]"
     """Takes a SASL token that came as a frame without a header."""
 
-__all__ = ["ANONYMOUS", "Peer", "RequestContext", "Response", "Session", "Struct"]
+__all__ = ["ANONYMOUS", "Node", "Peer", "RequestContext", "Response", "Session", "Struct"]
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's name for a client that was not asked who it is."""
 
 
+class Node(NamedTuple):
+    """One run of a node of the cluster."""
+
+    node_id: int
+    incarnation: int
+
+
 class Session:
     """What lasts as long as the connection: who is on the other side, and what SASL has reached."""
 
-    __slots__ = ("authenticated", "expires_at", "on_lost", "principal", "sasl", "take_token")
+    __slots__ = (
+        "authenticated",
+        "expires_at",
+        "node",
+        "on_lost",
+        "principal",
+        "sasl",
+        "take_token",
+    )
 
     def __init__(self, *, authenticated: bool) -> None:
         self.authenticated = authenticated
@@ -34,6 +50,8 @@ class Session:
         """Set while frames are bare SASL tokens, without a header, and this is what takes them."""
         self.expires_at: float | None = None
         """When the login stops to count, as the event loop counts time; None: never."""
+        self.node: Node | None = None
+        """The node on the other side of a connection of the internal listener, once proven."""
         self.on_lost: dict[object, Callable[[], None]] = {}
         """Called when the connection is gone, unless the server is stopping."""
 

@@ -166,6 +166,7 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     model.CoordinatorLoadingError: ErrorCode.coordinator_load_in_progress,
     model.NotControllerError: ErrorCode.not_controller,
     model.StaleNodeError: ErrorCode.stale_broker_epoch,
+    model.PeerUnavailableError: ErrorCode.network_exception,
     model.ClusterMismatchError: ErrorCode.inconsistent_cluster_id,
     model.ElectionNotNeededError: ErrorCode.election_not_needed,
     model.PreferredLeaderUnavailableError: ErrorCode.preferred_leader_not_available,

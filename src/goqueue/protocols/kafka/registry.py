@@ -52,6 +52,10 @@ OnError: TypeAlias = "Callable[[RequestContext, Any, ErrorCode], Response]"
 
 _STAMP: Final = "__kafka_api__"
 
+_BEFORE_LOGIN: Final = frozenset(
+    {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+)
+
 
 class ApiSpec(msgspec.Struct, frozen=True):
     """What `@api` says about the function under it."""
@@ -127,7 +131,9 @@ class BrokerApi:
 class Registry:
     """Every handler by its API and version."""
 
-    def __init__(self, *families: object) -> None:
+    def __init__(self, *families: object, before_login: frozenset[ApiKey] = _BEFORE_LOGIN) -> None:
+        """Collect handlers; those `before_login` are served before a peer has said who it is."""
+        self.before_login: frozenset[int] = before_login
         self.endpoints: dict[tuple[int, int], Endpoint] = {}
         """By API key and version."""
         self.straight: dict[int, tuple[Endpoint, Straight]] = {}

@@ -99,3 +99,5 @@ class ApiKey(IntEnum):
     """Our own, like those after it: see `schemas`. Clients that have never heard of them leave them
     alone."""
     CALL_HTTP = 20_002
+    HELLO = 20_010
+    """Between nodes of a cluster, like those after it: only the internal listener serves them."""

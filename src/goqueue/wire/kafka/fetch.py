@@ -92,6 +92,8 @@ class FetchRequest(NamedTuple):
     topics: list[FetchTopic]
     forgotten: list[ForgottenTopic]
     rack_id: str
+    replica_epoch: int = -1
+    """The incarnation of the node that a replica is on; versions before 15 do not say it."""
 
 
 class FetchedPartition(NamedTuple):
@@ -145,8 +147,9 @@ def parse_request(cursor: Cursor, version: int) -> FetchRequest:
             for _ in range(cursor.required_array_length(compact=compact))
         ]
     rack_id = cursor.required_string(compact=compact) if version >= _RACKS_FROM else ""
+    replica_epoch = -1
     if version >= _REPLICA_STATE_FROM:
-        replica_id = _replica_id(cursor)
+        replica_id, replica_epoch = _replica_state(cursor)
     elif compact:
         cursor.skip_tags()
     return FetchRequest(
@@ -160,6 +163,7 @@ def parse_request(cursor: Cursor, version: int) -> FetchRequest:
         topics,
         forgotten,
         rack_id,
+        replica_epoch,
     )
 
 
@@ -218,17 +222,17 @@ def _forgotten(cursor: Cursor, version: int, *, compact: bool) -> ForgottenTopic
     return ForgottenTopic(name, topic_id, partitions)
 
 
-def _replica_id(cursor: Cursor) -> int:
-    """From the tagged fields of the request; a client sends none."""
-    replica_id = -1
+def _replica_state(cursor: Cursor) -> tuple[int, int]:
+    """Node and incarnation from the tagged fields of the request; a client sends none."""
+    replica_id = replica_epoch = -1
     for _ in range(cursor.tag_count()):
         tag, size = cursor.uvarint(), cursor.uvarint()
         content = cursor.view(size)
         if tag == _REPLICA_STATE_TAG:
             if size <= _REPLICA_STATE.size:
                 raise MalformedRequestError(f"a replica state of {size} bytes")
-            replica_id, _ = _REPLICA_STATE.unpack_from(content)
-    return replica_id
+            replica_id, replica_epoch = _REPLICA_STATE.unpack_from(content)
+    return replica_id, replica_epoch
 
 
 # --- Response -----------------------------------------------------------------------------------

@@ -84,6 +84,24 @@ _MESSAGES: Final[dict[tuple[int, Direction], _Fields]] = {
         ("headers", (("name", "string"), ("value", "string"))),
         ("body", "bytes"),
     ),
+    (ApiKey.HELLO, "request"): (
+        ("cluster_id", "string"),
+        ("node_id", "int32"),
+        ("incarnation", "int64"),
+        ("level", "int16"),
+        ("nonce", "bytes"),
+        ("proof", "bytes"),
+    ),
+    (ApiKey.HELLO, "response"): (
+        ("error_code", "error_code"),
+        ("error_message", "string"),
+        ("cluster_id", "string"),
+        ("node_id", "int32"),
+        ("incarnation", "int64"),
+        ("level", "int16"),
+        ("nonce", "bytes"),
+        ("proof", "bytes"),
+    ),
 }
 _DEFAULTS: Final = {"string": "", "bytes": b"", "bool": False}
 

@@ -195,6 +195,7 @@ PROBLEMS: Final[dict[type[GoQueueError], Kind]] = {
     model.NotControllerError: Kind(503, "not_controller"),
     model.StaleNodeError: Kind(409, "stale_node"),
     model.ClusterMismatchError: Kind(409, "cluster_mismatch"),
+    model.PeerUnavailableError: Kind(503, "peer_unavailable"),
     model.ElectionNotNeededError: Kind(409, "election_not_needed"),
     model.PreferredLeaderUnavailableError: Kind(409, "preferred_leader_unavailable"),
     model.EligibleLeadersUnavailableError: Kind(503, "eligible_leaders_unavailable"),

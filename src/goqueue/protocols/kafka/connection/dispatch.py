@@ -46,11 +46,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_BEFORE_AUTHENTICATION: Final = frozenset(
-    {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
-)
-
-
 CALLS_A_TURN: Final = 64
 """Requests of one connection handled before the event loop gets its turn."""
 
@@ -190,7 +185,7 @@ class Dispatcher:
             takes_token = Endpoint(_TOKEN_SPEC, peer.session.take_token)
             return Call(takes_token, RequestContext(_TOKEN, None, peer), bytes(frame), size)
         prefix = parse_prefix(frame)
-        if not peer.session.authenticated and prefix.api_key not in _BEFORE_AUTHENTICATION:
+        if not peer.session.authenticated and prefix.api_key not in self._registry.before_login:
             raise UnauthenticatedRequestError(f"{_label(prefix)} before authentication")
         endpoint = self._registry.endpoints.get((prefix.api_key, prefix.version))
         if endpoint is None:

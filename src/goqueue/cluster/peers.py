@@ -1,0 +1,58 @@
+"""What a node asks of another. `goqueue.server.peers` does it over the internal listeners."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from goqueue.wire.kafka.api_keys import ApiKey
+    from goqueue.wire.kafka.reading import Struct
+    from goqueue.wire.kafka.replica_fetch import ReplicaFetch, ReplicaFetched
+
+
+class Lane(Enum):
+    """What a connection is for. One lane never waits for another."""
+
+    LIVE = "live"
+    """Partitions that have about everything that their leader has."""
+    SYNCED = "synced"
+    """Those of topics with `fsync=always`: each answer waits for a disk."""
+    CATCH_UP = "catch-up"
+    """Those that miss more than one answer holds."""
+    CALLS = "calls"
+    """Everything that is asked once."""
+
+
+class ReplicaLink(Protocol):
+    """A connection to the leader of partitions, and the fetch session on it."""
+
+    def fetch(self, request: ReplicaFetch) -> Awaitable[ReplicaFetched]:
+        """Send a request now. Answers come in order; a second request ends the wait of the first.
+
+        Raises:
+            PeerUnavailableError: the connection is lost, and the session with it.
+        """
+
+    def close(self) -> None:
+        """Hang up; what was asked and not answered fails."""
+
+
+class Peers(Protocol):
+    """The other nodes of the cluster."""
+
+    async def open(self, node_id: int, lane: Lane) -> ReplicaLink:
+        """A new connection to a node, proven on both sides.
+
+        Raises:
+            PeerUnavailableError: it cannot be reached, or is not registered.
+            ClusterMismatchError, StaleNodeError, AuthenticationFailedError: one of the two has no
+                business with the other.
+        """
+
+    async def ask(
+        self, node_id: int, api: ApiKey, version: int, /, wait_s: float = 0.0, **fields: Any
+    ) -> Struct:
+        """Ask a node one thing, on a connection that is kept for such calls. Raises like `open`."""

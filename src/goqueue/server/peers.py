@@ -1,0 +1,240 @@
+"""Connections to the other nodes of the cluster.
+
+A connection begins with Hello, by which both sides prove that they belong to the cluster and that
+the node there is the one that was meant. Followers open one for each leader and lane and keep it
+themselves; single calls share one a node, which is made anew when it is lost, after a back-off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Any, Final
+
+from goqueue.client.errors import ConnectionLostError, ForeignServerError
+from goqueue.client.link.addresses import Address
+from goqueue.client.link.connection import Connection
+from goqueue.client.settings import ClientSettings
+from goqueue.cluster.hello import (
+    CALLER,
+    LISTENER,
+    Greeting,
+    check_cluster,
+    greeting_of,
+    is_proven,
+    proof,
+)
+from goqueue.cluster.peers import Lane
+from goqueue.model.errors import (
+    AuthenticationFailedError,
+    ClusterError,
+    ClusterMismatchError,
+    GoQueueError,
+    PeerUnavailableError,
+    StaleNodeError,
+)
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
+from goqueue.wire.kafka.errors import MalformedRequestError
+from goqueue.wire.kafka.replica_fetch import VERSION, encode_request, parse_response
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable
+
+    from goqueue.cluster.hello import NodeIdentity
+    from goqueue.cluster.records import NodeAddress
+    from goqueue.wire.kafka.reading import Struct
+    from goqueue.wire.kafka.replica_fetch import ReplicaFetch, ReplicaFetched
+
+_CONNECT_S: Final = 3.0
+"""How long making a connection may take, Hello included."""
+_CALL_S: Final = 5.0
+"""How long an answer may take beyond what the request lets it wait."""
+_FIRST_BACKOFF_S: Final = 0.05
+_LAST_BACKOFF_S: Final = 1.0
+_MAX_ELEMENTS: Final = 1 << 22
+"""Partitions and other elements of one answer; one with more is not of a node of ours."""
+
+_REFUSALS: Final[dict[int, type[GoQueueError]]] = {
+    ErrorCode.inconsistent_cluster_id: ClusterMismatchError,
+    ErrorCode.stale_broker_epoch: StaleNodeError,
+    ErrorCode.sasl_authentication_failed: AuthenticationFailedError,
+}
+
+
+class _Calls:
+    """The connection for single calls to one node."""
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self.opening = asyncio.Lock()
+        self.failures = 0
+        self.retry_at_s = 0.0
+
+
+class PeerConnections:
+    """See `goqueue.cluster.peers.Peers`."""
+
+    def __init__(
+        self,
+        identity: NodeIdentity,
+        address_of: Callable[[int], NodeAddress | None],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Call nodes where `address_of` says; with `tls`, encrypted and with a certificate."""
+        self._identity = identity
+        self._address_of = address_of
+        self._tls = tls
+        self._settings = ClientSettings(
+            client_id=f"node-{identity.node_id}", call_timeout_ms=_CALL_S * 1000
+        )
+        self._calls: dict[int, _Calls] = {}
+        """As many as there are nodes."""
+
+    async def open(self, node_id: int, lane: Lane) -> PeerLink:
+        """A new connection to a node, proven on both sides. See `Peers.open`."""
+        return PeerLink(await self._connect(node_id, lane), node_id)
+
+    async def ask(
+        self, node_id: int, api: ApiKey, version: int, /, wait_s: float = 0.0, **fields: Any
+    ) -> Struct:
+        """Ask a node one thing. See `Peers.ask`."""
+        connection = await self._for_calls(node_id)
+        try:
+            return await connection.ask(api, version, wait_s=wait_s, **fields)
+        except ConnectionLostError as error:
+            raise _unavailable(node_id, error) from None
+
+    def close(self) -> None:
+        """Hang up on everybody; links that were opened are closed by those who have them."""
+        for calls in self._calls.values():
+            if calls.connection is not None:
+                calls.connection.close()
+        self._calls.clear()
+
+    async def _for_calls(self, node_id: int) -> Connection:
+        calls = self._calls.setdefault(node_id, _Calls())
+        async with calls.opening:
+            if calls.connection is not None and calls.connection.is_open:
+                return calls.connection
+            loop = asyncio.get_running_loop()
+            if (wait_s := calls.retry_at_s - loop.time()) > 0:
+                await asyncio.sleep(wait_s)
+            try:
+                calls.connection = await self._connect(node_id, Lane.CALLS)
+            except GoQueueError:
+                calls.failures += 1
+                calls.retry_at_s = loop.time() + backoff_s(calls.failures)
+                raise
+            calls.failures = 0
+            return calls.connection
+
+    async def _connect(self, node_id: int, lane: Lane) -> Connection:
+        where = self._address_of(node_id)
+        if where is None:
+            raise PeerUnavailableError(f"node {node_id} is not registered: it is not running")
+        address = Address(where.host, where.port)
+        connection = Connection(address, self._settings)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                transport, _ = await loop.create_connection(
+                    lambda: connection,
+                    address.host,
+                    address.port,
+                    ssl=self._tls,
+                    server_hostname=address.host if self._tls else None,
+                )
+                plain = transport.get_extra_info("socket")
+                if plain is not None:
+                    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                await self._greet(connection, node_id)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, TimeoutError):
+                text = f"no answer within {_CONNECT_S:g} s ({lane.value})"
+                raise _unavailable(node_id, f"{address}: {text}") from None
+            if isinstance(error, OSError | ConnectionLostError | ForeignServerError):
+                raise _unavailable(node_id, f"{address}: {error}") from None
+            raise
+        return connection
+
+    async def _greet(self, connection: Connection, node_id: int) -> None:
+        mine = greeting_of(self._identity)
+        theirs, _ = await self._hello(connection, mine)
+        check_cluster(mine.cluster_id, theirs.cluster_id, str(connection.address))
+        if theirs.node_id != node_id:
+            raise ClusterMismatchError(
+                f"{connection.address} is node {theirs.node_id}, not node {node_id}: check "
+                "`cluster.peers` and the advertised addresses"
+            )
+        secret = self._identity.secret
+        given = proof(secret, CALLER, mine, theirs)
+        _, answered = await self._hello(connection, mine, given)
+        if not is_proven(answered, secret, LISTENER, mine, theirs):
+            raise AuthenticationFailedError(
+                f"{connection.address} has not proven that it knows the cluster's secret: all "
+                "nodes need the same `cluster.secret_file`"
+            )
+
+    async def _hello(
+        self, connection: Connection, mine: Greeting, given: bytes = b""
+    ) -> tuple[Greeting, bytes]:
+        answer = await connection.ask(
+            ApiKey.HELLO,
+            0,
+            cluster_id=mine.cluster_id,
+            node_id=mine.node_id,
+            incarnation=mine.incarnation,
+            level=mine.level,
+            nonce=mine.nonce,
+            proof=given,
+        )
+        if answer.error_code:
+            kind = _REFUSALS.get(answer.error_code, ClusterError)
+            raise kind(f"{connection.address} refuses this node: {answer.error_message}")
+        theirs = Greeting(
+            answer.cluster_id,
+            answer.node_id,
+            answer.incarnation,
+            answer.level,
+            bytes(answer.nonce),
+        )
+        return theirs, bytes(answer.proof)
+
+
+class PeerLink:
+    """See `goqueue.cluster.peers.ReplicaLink`."""
+
+    def __init__(self, connection: Connection, node_id: int) -> None:
+        self._connection = connection
+        self._node_id = node_id
+
+    def fetch(self, request: ReplicaFetch) -> Awaitable[ReplicaFetched]:
+        """Send a request now; see `ReplicaLink.fetch`."""
+        wait_s = request.max_wait_ms / 1000
+        body = (encode_request(request),)
+        return self._read(self._connection.exchange(ApiKey.FETCH, VERSION, body, wait_s))
+
+    async def _read(self, answer: asyncio.Future[memoryview]) -> ReplicaFetched:
+        try:
+            return parse_response(await answer, _MAX_ELEMENTS)
+        except ConnectionLostError as error:
+            raise _unavailable(self._node_id, error) from None
+        except MalformedRequestError as error:
+            lost = self._connection.misunderstood(ApiKey.FETCH, error)
+            raise _unavailable(self._node_id, lost) from None
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
+
+
+def backoff_s(failures: int) -> float:
+    """How long to wait after so many failures in a row."""
+    return min(_FIRST_BACKOFF_S * float(1 << min(max(failures - 1, 0), 16)), _LAST_BACKOFF_S)
+
+
+def _unavailable(node_id: int, why: object) -> PeerUnavailableError:
+    return PeerUnavailableError(f"node {node_id} cannot be reached: {why}")
