@@ -59,6 +59,12 @@ class PartitionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     than `min.insync.replicas`, so that nothing was committed without them."""
     last_leader: int | None = None
     """Who led last."""
+    min_isr: int = 1
+    """`min.insync.replicas` as it is in force here. Stored with the in-sync set, so that a leader
+    never commits by one value while somebody else keeps eligible leaders by another."""
+    struck: tuple[int, ...] = ()
+    """Replicas that were in sync or eligible, and came back without all that they had. None of them
+    leads while another may. The last one struck stays in `isr` too."""
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     """A reassignment under way: replicas that come and go."""
