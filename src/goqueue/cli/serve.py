@@ -7,12 +7,10 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import GoQueueError
+from goqueue.server.errors import CANNOT_START
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-CANNOT_START: Final = 2
-"""The exit code of a server that could not start as it was told to."""
 
 SUMMARY: Final = """\
 Run a broker. SIGTERM or Ctrl-C stops it in order, a second one at once.
@@ -35,9 +33,15 @@ def _run(arguments: Sequence[str]) -> None:
 
         config = load_config(arguments)
         from goqueue.server.logs import set_up_logging  # noqa: PLC0415 - only with a good config
-        from goqueue.server.process import serve  # noqa: PLC0415 - the heaviest of all
 
         set_up_logging(config.logging)
+        if config.cluster.enabled:
+            from goqueue.server.supervision.supervisor import supervise  # noqa: PLC0415 - not alone
+
+            supervise(config, arguments)
+            return
+        from goqueue.server.process import serve  # noqa: PLC0415 - the heaviest of all
+
         serve(config)
     except GoQueueError as error:
         sys.stderr.write(f"goqueue: {error}\n")

@@ -84,11 +84,11 @@ class ClusterSection(Section):
         "The etcd to run, version 3.5.16 or newer. Not set: the one of `goqueue cluster "
         "install-etcd`, or else of the PATH.",
     )
-    etcd_heartbeat_ms: int = setting(
-        50,
-        Duration(10, 5 * SECOND),
-        "How often the leader of etcd sends a heartbeat; another is elected after ten of them. "
-        "100ms is better on disks that often take more than 50 ms to sync.",
+    slow_disk: bool = setting(
+        False,
+        Switch(),
+        "etcd waits longer before it elects another leader: for disks that often take more than "
+        "50 ms to sync.",
     )
     replica_lag_ms: int = setting(
         10 * SECOND,

@@ -132,6 +132,8 @@ def _check_place(config: Config) -> Iterator[Problem]:
     if cluster.advertise is not None:
         if cluster.advertise != own:
             yield problem_with(config, "cluster.advertise", place)
+        elif listens.port != own.port:
+            yield problem_with(config, "listeners.internal", f"the port of {place}")
     elif listens.host in EVERYWHERE:
         if listens.port != own.port:
             yield problem_with(config, "listeners.internal", f"the port of {place}")

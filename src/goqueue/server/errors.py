@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from goqueue.model.errors import GoQueueError
+
+CANNOT_START: Final = 2
+"""The exit code of a server that could not start as it was told to."""
 
 
 class StartError(GoQueueError):

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from goqueue.runtime.disk import FILE_MODE, FOLDER_MODE, translate
-from goqueue.server.errors import DataFolderInUseError
+from goqueue.server.errors import DataFolderInUseError, StartError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,9 +24,21 @@ logger = logging.getLogger(__name__)
 
 LOCK_FILE: Final = "goqueue.lock"
 PID_FILE: Final = "goqueue.pid"
+METADATA_FILE: Final = "metadata.db"
+"""The metadata of a server that runs on its own."""
+NODE_FILE: Final = "node.json"
+"""Which node of which cluster the folder belongs to."""
+MEMBER_FILE: Final = "etcd/member.json"
+"""Which member of which cluster's etcd is in the folder."""
+UMASK: Final = 0o077
+"""No file that the server makes, by whichever library, can be read by other users."""
 OUR_NAMES: Final = (
     "goqueue.",
-    "metadata.db",
+    METADATA_FILE,
+    NODE_FILE,
+    "etcd",
+    "clean-stop",
+    "high-watermarks",
     "log-summaries",
     "topics",
     "traces",
@@ -110,6 +122,19 @@ class DataFolder:
             (self.path / PID_FILE).unlink()
         os.close(self._descriptor)
         self._descriptor = None
+
+    def check_alone(self) -> None:
+        """Refuse the folder of a cluster's node to a server that runs on its own.
+
+        Raises:
+            StartError: it is one, and what to do.
+        """
+        if any((self.path / name).exists() for name in (NODE_FILE, MEMBER_FILE)):
+            raise StartError(
+                f"the data folder {self.path} belongs to a node of a cluster: start it with the "
+                "cluster's settings (cluster.peers), or use another --data-dir and copy topics "
+                "with `goqueue consume` and `goqueue produce`"
+            )
 
     def holder(self) -> int | None:
         """The process that the PID file names, if it names one."""

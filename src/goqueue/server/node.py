@@ -30,7 +30,7 @@ from goqueue.runtime.clock import Clock, SystemClock
 from goqueue.runtime.disk import Disk, SystemDisk
 from goqueue.runtime.tasks import PeriodicTasks
 from goqueue.server.errors import ListenError, StartError
-from goqueue.server.folder import DataFolder
+from goqueue.server.folder import METADATA_FILE, DataFolder
 from goqueue.server.http_calls import HttpCalls
 from goqueue.server.tls import RELOAD_S, Certificates, load_certificates
 
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from goqueue.server.config import Config
 
 logger = logging.getLogger(__name__)
-
-METADATA_FILE: Final = "metadata.db"
 
 _GRACE_S: Final = 5.0
 """What a part that cuts itself off at its deadline may need beyond it."""
@@ -153,6 +151,8 @@ class Node:
 
     def _hold_folder(self) -> None:
         folder = DataFolder(self.config.broker.data_dir)
+        if not self.config.cluster.enabled:
+            folder.check_alone()
         folder.acquire()
 
         async def release() -> None:

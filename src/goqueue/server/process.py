@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import goqueue
 from goqueue.records import IMPLEMENTATION
 from goqueue.runtime.free_memory import use_one_heap
+from goqueue.server.folder import UMASK
 from goqueue.server.node import Node
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_UMASK: Final = 0o077
-"""No file that the server makes, by whichever library, can be read by other users."""
 _STARTING_SWITCH_S: Final = 0.0005
 """After this time a thread gives way to the event loop. At a start it is one that imports
 the next listener: clients of those that are there are served first."""
@@ -44,7 +43,7 @@ def serve(config: Config) -> None:
     """
     allow_many_files()
     use_one_heap()
-    os.umask(_UMASK)
+    os.umask(UMASK)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(config))
 

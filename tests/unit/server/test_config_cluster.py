@@ -84,10 +84,10 @@ def test_fewer_replicas_need_fewer_in_sync_and_what_was_given_stays() -> None:
         (
             [
                 "--node-id=node-2",
-                "--listeners-internal=10.0.0.7:9999",
+                "--listeners-internal=10.0.0.7:7010",
                 "--cluster-advertise=127.0.0.1:7010",
             ],
-            "10.0.0.7:9999",
+            "10.0.0.7:7010",
         ),
     ],
 )
