@@ -1,0 +1,338 @@
+"""The network between the nodes of a cluster, in a process of its own: cut it, slow it down.
+
+Every node is advertised at ports of this process, which forwards to the ports that it listens on:
+TCP, and UDP for pings. Whose connection it is follows from /proc: the process that has the other
+end belongs to one of the nodes. So links are cut between pairs of nodes and in one direction, also
+those between their etcds, and nobody has to be root.
+
+What is held on a cut TCP link goes on when the link is there again, as a network's own repetition
+would have it; a datagram is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+HOST: Final = "127.0.0.1"
+STRANGER: Final = 0
+"""A node's number for everybody who is none; nothing is ever cut for them."""
+_MAX_HELD_BYTES: Final = 1 << 22
+"""Of one direction of one connection; beyond that the sender is not read any more."""
+
+
+class Route(NamedTuple):
+    """A port of a node, and where the others find it."""
+
+    node: int
+    advertised: int
+    listening: int
+    is_udp: bool = False
+
+
+class Network:
+    """The process, as a test steers it."""
+
+    def __init__(self, routes: list[Route]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "support.network", json.dumps(routes)],
+            cwd=Path(__file__).parents[1],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._answer()
+
+    def owns(self, node: int, pid: int) -> None:
+        """A node's first process, whose descendants are the node's too."""
+        self._ask(owner=[node, pid])
+
+    def cut(self, one: int, other: int, *, one_way: bool = False) -> None:
+        """Nothing gets from one node to the other, and nothing back unless told `one_way`."""
+        self._ask(cut=[[one, other], *([] if one_way else [[other, one]])])
+
+    def slow(self, one: int, other: int, delay_ms: int) -> None:
+        """Everything between two nodes takes longer."""
+        self._ask(slow=[[one, other, delay_ms], [other, one, delay_ms]])
+
+    def reset(self, one: int, other: int) -> None:
+        """Every connection between two nodes is reset."""
+        self._ask(reset=[one, other])
+
+    def heal(self) -> None:
+        """All links are whole, and what was held goes on."""
+        self._ask(heal=True)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def _ask(self, **command: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        self._answer()
+
+    def _answer(self) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ok\n", "the network's process has died"
+
+
+# --- Inside of it --------------------------------------------------------------------------------
+
+
+class _State:
+    """Which links are cut or slow, and which connections there are."""
+
+    def __init__(self) -> None:
+        self.cut: set[tuple[int, int]] = set()
+        self.delays_s: dict[tuple[int, int], float] = {}
+        self.pids: dict[int, int] = {}
+        self.pipes: set[_Pipe] = set()
+
+    def node_of(self, port: int, kind: str) -> int:
+        """Whose socket has a local port."""
+        inode = _inode(port, kind)
+        if inode is None:
+            return STRANGER
+        parents = _parents()
+        for node, root in self.pids.items():
+            for pid in _tree(root, parents):
+                if _has(pid, inode):
+                    return node
+        return STRANGER
+
+    def handle(self, command: dict[str, Any]) -> None:
+        if "owner" in command:
+            node, pid = command["owner"]
+            self.pids[node] = pid
+        self.cut |= {(one, other) for one, other in command.get("cut", ())}
+        for one, other, delay_ms in command.get("slow", ()):
+            self.delays_s[one, other] = delay_ms / 1000
+        if "heal" in command:
+            self.cut.clear()
+            self.delays_s.clear()
+        if "reset" in command:
+            for pipe in [each for each in self.pipes if set(each.link) == set(command["reset"])]:
+                pipe.abort()
+        for pipe in list(self.pipes):
+            pipe.flush()
+
+
+class _Pipe(asyncio.Protocol):
+    """One direction of a connection: what comes in here goes out at the other end."""
+
+    def __init__(self, state: _State, link: tuple[int, int]) -> None:
+        self.link = link
+        self._state = state
+        self._held: deque[bytes] = deque()
+        self._held_bytes = 0
+        self._transport: asyncio.Transport | None = None
+        self._sink: asyncio.Transport | None = None
+        self._is_over = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._state.pipes.add(self)
+
+    def connect(self, sink: asyncio.Transport) -> None:
+        self._sink = sink
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        delay_s = self._state.delays_s.get(self.link)
+        if delay_s:
+            asyncio.get_running_loop().call_later(delay_s, self._take, data)
+        else:
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        self._held.append(data)
+        self._held_bytes += len(data)
+        self.flush()
+
+    def flush(self) -> None:
+        if self.link not in self._state.cut and self._sink is not None:
+            while self._held:
+                self._sink.write(self._held.popleft())
+            self._held_bytes = 0
+            if self._is_over:
+                self._sink.close()
+                self._state.pipes.discard(self)
+        if self._transport is not None and not self._transport.is_closing():
+            if self._held_bytes > _MAX_HELD_BYTES:
+                self._transport.pause_reading()
+            elif not self._held:
+                self._transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_over = True
+        self._transport = None
+        delay_s = self._state.delays_s.get(self.link, 0.0)
+        asyncio.get_running_loop().call_later(delay_s, self.flush)
+
+    def abort(self) -> None:
+        for each in (self._transport, self._sink):
+            if each is not None:
+                each.abort()
+        self._state.pipes.discard(self)
+
+
+async def _serve_tcp(state: _State, route: Route) -> None:
+    loop = asyncio.get_running_loop()
+
+    class Accepted(_Pipe):
+        """What whoever connects sends."""
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            port = transport.get_extra_info("peername")[1]
+            node = state.node_of(port, "tcp")
+            self.link = (node, route.node)
+            super().connection_made(transport)
+            task = loop.create_task(self._dial(node, cast("asyncio.Transport", transport)))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+        async def _dial(self, node: int, transport: asyncio.Transport) -> None:
+            back = _Pipe(state, (route.node, node))
+            try:
+                sink, _ = await loop.create_connection(lambda: back, HOST, route.listening)
+            except OSError:
+                self.abort()
+                return
+            self.connect(sink)
+            back.connect(transport)
+
+    tasks: set[asyncio.Task[None]] = set()
+    make = lambda: Accepted(state, (STRANGER, route.node))  # noqa: E731 - a factory
+    server = await loop.create_server(make, HOST, route.advertised)
+    await server.serve_forever()
+
+
+class _Datagrams(asyncio.DatagramProtocol):
+    """Pings to one node; each sender has a socket of its own towards it."""
+
+    def __init__(self, state: _State, route: Route) -> None:
+        self._state = state
+        self._route = route
+        self._transport: asyncio.DatagramTransport | None = None
+        self._senders: dict[int, tuple[int, asyncio.DatagramTransport]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.DatagramTransport", transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        known = self._senders.get(addr[1])
+        if known is None or known[0] == STRANGER:
+            task = asyncio.get_running_loop().create_task(self._meet(data, addr))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            self._send(known[1], data, (known[0], self._route.node))
+
+    async def _meet(self, data: bytes, addr: tuple[str, int]) -> None:
+        node = self._state.node_of(addr[1], "udp")
+        outer = self
+
+        class Answers(asyncio.DatagramProtocol):
+            def datagram_received(self, data: bytes, _addr: tuple[str, int]) -> None:
+                assert outer._transport is not None
+                link = (outer._route.node, node)
+                outer._send(outer._transport, data, link, addr)
+
+        loop = asyncio.get_running_loop()
+        target = (HOST, self._route.listening)
+        towards, _ = await loop.create_datagram_endpoint(Answers, remote_addr=target)
+        if addr[1] in self._senders:
+            self._senders[addr[1]][1].close()
+        self._senders[addr[1]] = (node, towards)
+        self._send(towards, data, (node, self._route.node))
+
+    def _send(
+        self,
+        transport: asyncio.DatagramTransport,
+        data: bytes,
+        link: tuple[int, int],
+        addr: tuple[str, int] | None = None,
+    ) -> None:
+        if link not in self._state.cut:
+            delay_s = self._state.delays_s.get(link, 0.0)
+            asyncio.get_running_loop().call_later(delay_s, transport.sendto, data, addr)
+
+
+async def _run(routes: list[Route]) -> None:
+    loop = asyncio.get_running_loop()
+    state = _State()
+    tasks = []
+    for route in routes:
+        if route.is_udp:
+            await loop.create_datagram_endpoint(
+                lambda route=route: _Datagrams(state, route),  # type: ignore[misc]
+                local_addr=(HOST, route.advertised),
+            )
+        else:
+            tasks.append(asyncio.create_task(_serve_tcp(state, route)))
+    await asyncio.sleep(0.05)
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    _say_ok()
+    while line := await reader.readline():
+        state.handle(json.loads(line))
+        _say_ok()
+
+
+def _say_ok() -> None:
+    sys.stdout.write("ok\n")
+    sys.stdout.flush()
+
+
+# --- Who is who ----------------------------------------------------------------------------------
+
+
+def _inode(port: int, kind: str) -> str | None:
+    """The inode of the socket with a local port."""
+    for line in Path(f"/proc/net/{kind}").read_text(encoding="ascii").splitlines()[1:]:
+        fields = line.split()
+        if fields[1].endswith(f":{port:04X}") and fields[9] != "0":
+            return fields[9]
+    return None
+
+
+def _parents() -> dict[int, int]:
+    """By process: its parent."""
+    found = {}
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            text = each.read_text(errors="replace")
+            found[int(each.parent.name)] = int(text.rpartition(")")[2].split()[1])
+    return found
+
+
+def _tree(root: int, parents: dict[int, int]) -> set[int]:
+    """A process and everything that it has started."""
+    tree = {root}
+    while more := {pid for pid, parent in parents.items() if parent in tree} - tree:
+        tree |= more
+    return tree
+
+
+def _has(pid: int, inode: str) -> bool:
+    """Whether a process has a socket open."""
+    wanted = f"socket:[{inode}]"
+    with suppress(OSError):
+        for each in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                if str(each.readlink()) == wanted:
+                    return True
+    return False
+
+
+if __name__ == "__main__":
+    asyncio.run(_run([Route(*each) for each in json.loads(sys.argv[1])]))
