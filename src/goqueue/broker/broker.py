@@ -44,6 +44,7 @@ from goqueue.transactions.writer import TransactionOffsets, TransactionWriter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from goqueue.cluster.facts import ClusterFacts
     from goqueue.cluster.metadata import MetadataStore
     from goqueue.configs.broker_settings import BrokerSettings
     from goqueue.metrics.registry import Metrics
@@ -64,8 +65,9 @@ class Broker(LogBroker):
         disk: Disk | None = None,
         clock: Clock | None = None,
         metrics: Metrics | None = None,
+        facts: ClusterFacts | None = None,
     ) -> None:
-        super().__init__(settings, store, disk=disk, clock=clock, metrics=metrics)
+        super().__init__(settings, store, disk=disk, clock=clock, metrics=metrics, facts=facts)
         self._build_services()
 
     @classmethod
@@ -107,6 +109,7 @@ class Broker(LogBroker):
             settings_of=self.coordinated_group_configs.settings_of,
             measures=self.measures,
             traces=self.log_group_traces,
+            facts=self.facts if self.facts.is_cluster else None,
         )
         self.transactions = Transactions(
             self.state_logs,

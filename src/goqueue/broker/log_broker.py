@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from goqueue.access.users import Users
+from goqueue.cluster.facts import OneNode
 from goqueue.configs.broker_configs import BrokerConfigs, Level
 from goqueue.configs.broker_setting_table import COMPACTION_INTERVAL, PRODUCER_EXPIRY
 from goqueue.metrics.registry import Metrics
@@ -33,6 +34,7 @@ from goqueue.tracing.tracer import Tracer
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from goqueue.cluster.facts import ClusterFacts
     from goqueue.cluster.metadata import MetadataStore
     from goqueue.configs.broker_settings import BrokerSettings
     from goqueue.partitions.upkeep import MaintenanceSettings
@@ -56,8 +58,11 @@ class LogBroker:
         disk: Disk | None = None,
         clock: Clock | None = None,
         metrics: Metrics | None = None,
+        facts: ClusterFacts | None = None,
     ) -> None:
         self.settings = settings
+        self.facts = facts or OneNode(settings.node_id)
+        """Which nodes there are and who leads what."""
         self.store = store
         self.data_dir = settings.data_dir
         self.clock = clock or SystemClock()
@@ -84,6 +89,8 @@ class LogBroker:
             marks=self.marks,
             damage=self.damage,
         )
+        if self.facts.is_cluster:
+            self.partitions.facts = self.facts
         self.health = Health(self.metrics, self.disk, settings.data_dir)
         self.partitions.on_opened = self.health.opened
         self.producer_ids = ProducerIds(store)

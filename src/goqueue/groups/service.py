@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from goqueue.groups.member_memory import MemberMemory
 from goqueue.groups.messages import (
@@ -27,9 +27,9 @@ from goqueue.groups.messages import (
 )
 from goqueue.groups.settings import OFFSETS_PARTITIONS, GroupSettings
 from goqueue.groups.shard import GroupShard
+from goqueue.groups.shards import OFFSETS_TOPIC, GroupShards
 from goqueue.groups.streams.internal_topics import with_internal_topics
 from goqueue.groups.topics import TopicCatalogue, TopicInfo
-from goqueue.model import internal_topics
 from goqueue.model.errors import (
     CoordinatorUnavailableError,
     GoQueueError,
@@ -39,13 +39,13 @@ from goqueue.model.errors import (
 )
 from goqueue.model.lag import PartitionLag
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.state.coordinators import Family
 from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
+    from goqueue.cluster.facts import ClusterFacts
     from goqueue.groups.coordinator import GroupCoordinator
     from goqueue.groups.effects import Effects, OffsetMove, Token
     from goqueue.metrics.registry import Histogram
@@ -58,10 +58,8 @@ if TYPE_CHECKING:
 
 _R = TypeVar("_R")
 
-OFFSETS_TOPIC: Final = internal_topics.CONSUMER_OFFSETS
 
-
-class Groups:
+class Groups(GroupShards):
     """Every consumer group and Streams group of this broker.
 
     Each coroutine is one request to a group; it raises `GroupError` when the group refuses.
@@ -80,7 +78,10 @@ class Groups:
         settings_of: Callable[[str], GroupSettings],
         measures: Measures,
         traces: LogGroupTraces,
+        facts: ClusterFacts | None = None,
     ) -> None:
+        """`facts` tell who leads what, in a cluster."""
+        super().__init__(changes.topics, partition_count, self._new_shard, facts)
         self._state_logs = state_logs
         self._changes = changes
         self._partitions = partitions
@@ -90,7 +91,6 @@ class Groups:
         self._measures = measures
         self._traces = traces
         self.settings = settings
-        self._family = Family(OFFSETS_TOPIC, partition_count, self._new_shard)
         self._memory = MemberMemory(settings)
         self._catalogue = TopicCatalogue()
         self.is_queue_group: Callable[[str], bool] = lambda _: False
@@ -99,8 +99,12 @@ class Groups:
         """Whether its members share out messages rather than partitions."""
 
     async def start(self) -> None:
-        """Make the internal topic if need be, and load every group that is stored in it."""
-        await self._changes.create_internal(OFFSETS_TOPIC, self._family.partition_count)
+        """Make the internal topic if need be, and load every group that is stored in it.
+
+        In a cluster the controller makes it, and groups are loaded where their partitions are led.
+        """
+        if self._facts is None:
+            await self._changes.create_internal(OFFSETS_TOPIC, self._family.partition_count)
         await self._state_logs.coordinators.start(self._family)
 
     async def stop(self) -> None:
@@ -123,6 +127,7 @@ class Groups:
             on_rebalance=self._traces.rebalanced,
             on_gone=self._on_gone,
             on_moved=self._on_moved,
+            in_cluster=self._facts is not None,
         )
 
     def _on_moved(self, moves: Sequence[OffsetMove]) -> None:
@@ -133,8 +138,8 @@ class Groups:
         for move in moves:
             count = 0
             if not move.is_reset:
-                with suppress(TopicError):  # deleted meanwhile
-                    partition = self._partitions.partition(TopicPartition(*move.part))
+                with suppress(TopicError):  # deleted meanwhile, or without a replica here
+                    partition = self._partitions.local(TopicPartition(*move.part))
                     start, end = partition.log_start, partition.log_end
                     before = PartitionLag(*move.part, move.before, start, end).position
                     count = max(min(move.after, end) - before, 0)
@@ -146,36 +151,6 @@ class Groups:
         """A group was deleted, or nothing is left of it; a queue group may be of the same name."""
         if not self.is_queue_group(group_id):
             self._measures.forget_group(group_id)
-
-    def shard_number(self, group_id: str) -> int:
-        """Which partition of the offsets topic holds the group."""
-        return self._family.number_of(group_id)
-
-    def _shard_of(self, group_id: str) -> GroupShard:
-        return self._shard(self.shard_number(group_id))
-
-    def _shard(self, number: int) -> GroupShard:
-        shard = self._family.shards.get(number)
-        if shard is None:
-            raise CoordinatorUnavailableError("this node does not coordinate the group; try again")
-        return shard
-
-    def coordinator(self, group_id: str) -> GroupCoordinator:
-        """The coordinator of a group, for reading.
-
-        Raises:
-            CoordinatorUnavailableError: its state is being built.
-        """
-        return self._shard_of(group_id).read()
-
-    def coordinators(self) -> Iterator[GroupCoordinator]:
-        """Every coordinator that has groups, for reading."""
-        return (shard.coordinator for shard in self._family.opened())
-
-    @property
-    def snapshot_bytes(self) -> int:
-        """The size of the newest snapshots of all groups."""
-        return self._family.snapshot_bytes
 
     async def _ask(
         self,
@@ -263,7 +238,7 @@ class Groups:
 
     def topics(self) -> TopicCatalogue:
         """The topics, as far as assignments need them."""
-        catalogue = self._changes.topics.catalogue
+        catalogue = self._topics.catalogue
         if self._catalogue.version != catalogue.version:
             self._catalogue = TopicCatalogue(
                 catalogue.version,
@@ -297,7 +272,10 @@ class Groups:
 
     def commit_refused(self, group_id: str, error: GoQueueError) -> None:
         """Count a commit that was refused, here or before it came here."""
-        coordinator = self.coordinator(group_id)
+        try:
+            coordinator = self.coordinator(group_id)
+        except CoordinatorUnavailableError:
+            return  # it is counted where it belongs
         is_known = coordinator.knows(group_id)
         coordinator.commit_refused(group_id)
         self._measures.commit_refused(group_id if is_known else "", error)

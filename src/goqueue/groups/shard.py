@@ -14,8 +14,14 @@ from uuid import uuid4
 
 from goqueue.groups.coordinator import GroupCoordinator
 from goqueue.groups.effects import Effects, Entry, OffsetMove, Reply, Token
-from goqueue.model.errors import CoordinatorUnavailableError, GoQueueError, StorageError
-from goqueue.state.shard import StateShard
+from goqueue.model.errors import (
+    CoordinatorLoadingError,
+    CoordinatorUnavailableError,
+    GoQueueError,
+    NotCoordinatorError,
+    StorageError,
+)
+from goqueue.state.shard import ShardStatus, StateShard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -44,12 +50,16 @@ class GroupShard:
         on_rebalance: OnRebalance,
         on_gone: Callable[[str], None],
         on_moved: Callable[[Sequence[OffsetMove]], None],
+        in_cluster: bool = False,
     ) -> None:
         """Keep groups in `log`; `memory` is shared with the other shards.
 
-        `on_gone` is told of those that there are no more, `on_moved` of committed offsets.
+        `on_gone` is told of those that there are no more, `on_moved` of committed offsets. With
+        `in_cluster`, other nodes may coordinate the groups.
         """
-        self.state = StateShard(log, self, executor, _unavailable, on_active=self._on_active)
+        refusal = self._moved if in_cluster else _unavailable
+        self.state = StateShard(log, self, executor, refusal, on_active=self._on_active)
+        self._in_cluster = in_cluster
         self._on_moved = on_moved
         self._on_rebalance = on_rebalance
         self._on_gone = on_gone
@@ -97,9 +107,32 @@ class GroupShard:
 
     def read(self) -> GroupCoordinator:
         """The coordinator, for reading; raises the refusal while it is being built."""
-        if not self.state.is_built:
-            raise _unavailable()
+        if not self.is_readable:
+            raise self.state.refusal()
         return self.coordinator
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the state is whole, and in a cluster this node's to tell."""
+        return self.state.is_built and (not self._in_cluster or self.state.is_led)
+
+    async def settled(self) -> bool:
+        """Return when what was read is committed, and whether it is; see `Groups.settled`."""
+        if not self.is_readable:
+            return True  # nothing was read of it
+        try:
+            await self.state.committed(self.state.log.partition.log_end)
+        except GoQueueError:
+            return False
+        return True
+
+    def _moved(self) -> CoordinatorUnavailableError:
+        """Why a group cannot be served on this node of a cluster."""
+        if not (self.state.is_open and self.state.is_led):
+            return not_coordinator()
+        if self.state.status is ShardStatus.LOADING and self.state.log.partition.failure is None:
+            return CoordinatorLoadingError("the state of the group is being loaded; try again")
+        return _unavailable()
 
     # --- Events ----------------------------------------------------------------------------------
 
@@ -113,6 +146,8 @@ class GroupShard:
             CoordinatorUnavailableError: the log refuses appends.
         """
         if not self.state.is_active:
+            if self._in_cluster:
+                self.state.check()
             await self.state.active()
         token = Token(self._next_token)
         self._next_token += 1
@@ -187,6 +222,11 @@ class GroupShard:
         await self.state.save()
         await self.state.close()
         self._send(self.coordinator.abandon().replies, None)
+
+
+def not_coordinator() -> NotCoordinatorError:
+    """The refusal of a node that does not lead the partition of a group."""
+    return NotCoordinatorError("another node coordinates the group: find it and ask there")
 
 
 def _unavailable() -> CoordinatorUnavailableError:

@@ -577,13 +577,13 @@ class OffsetNotAvailableError(ClusterError):
     retriable = True
 
 
-class NotCoordinatorError(ClusterError):
+class NotCoordinatorError(ClusterError, CoordinatorUnavailableError):
     """Another node coordinates the group: find the coordinator and ask it."""
 
     retriable = True
 
 
-class CoordinatorLoadingError(ClusterError):
+class CoordinatorLoadingError(ClusterError, CoordinatorUnavailableError):
     """This node coordinates the group and is still loading its state."""
 
     retriable = True

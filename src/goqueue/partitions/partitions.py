@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
+    from goqueue.cluster.facts import ClusterFacts
     from goqueue.partitions.damage import DamageReports
     from goqueue.partitions.due_marks import MaintenanceMarks
     from goqueue.partitions.measures import Measures
@@ -95,6 +96,8 @@ class Partitions:
         self._damage = damage
         self._open: dict[TopicPartition, Partition] = {}
         self._watches: defaultdict[str, list[LeadershipWatch]] = defaultdict(list)
+        self.facts: ClusterFacts | None = None
+        """Who leads what this node has no replica of; None on a node without others."""
         self.on_opened: Callable[[int], None] = lambda _: None
         """Told how many partitions were opened."""
 
@@ -114,10 +117,16 @@ class Partitions:
         topic = self._topics.catalogue.require(partition_id)
         partition = self._open.get(partition_id)
         if partition is None:
-            raise NotLeaderError(str(partition_id))
+            raise self._elsewhere(topic, partition_id)
         if not partition.is_leading:
             partition.check_leading()
         return topic, partition
+
+    def _elsewhere(self, topic: Topic, partition_id: TopicPartition) -> NotLeaderError:
+        if self.facts is None:
+            return NotLeaderError(str(partition_id))
+        known = self.facts.partition(topic.topic_id, partition_id.partition)
+        return NotLeaderError(str(partition_id), known.leader, known.epoch)
 
     def partition(self, partition_id: TopicPartition) -> Partition:
         """A partition that this node leads: its data, and appends to it. Raises like `resolve`."""

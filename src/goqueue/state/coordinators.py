@@ -8,6 +8,8 @@ node leads all of it.
 from __future__ import annotations
 
 import asyncio
+import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 import mmh3
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from goqueue.partitions.partitions import Partitions
     from goqueue.state.shard import StateShard
     from goqueue.topics.catalogue import Topics
+
+_log = logging.getLogger(__name__)
 
 _AT_A_TIME: Final = 8
 """Shards that are loaded side by side at a start."""
@@ -101,12 +105,17 @@ class Coordinators:
     def __init__(self, partitions: Partitions, topics: Topics) -> None:
         self._partitions = partitions
         self._topics = topics
+        self._following: dict[tuple[str, int], asyncio.Task[None]] = {}
+        """Of a cluster: what is under way for the shard of each unit."""
 
     async def start(self, family: Family[_S]) -> None:
         """Open what is led here, some at a time; from now on with every change of leadership."""
         known = self._topics.catalogue.by_name.get(family.topic)
         if known is not None:
             family.partition_count = known.partition_count
+        if self._partitions.facts is not None:
+            await self._watch(family)
+            return
         led: list[Partition] = []
         is_starting = True
 
@@ -132,14 +141,76 @@ class Coordinators:
 
         await asyncio.gather(*(open_some() for _ in range(_AT_A_TIME)))
 
-    async def _open(self, family: Family[_S], partition: Partition) -> None:
-        unit = family.unit_of(partition.id)
+    # --- In a cluster ----------------------------------------------------------------------------
+
+    async def _watch(self, family: Family[_S]) -> None:
+        """Open and close shards as leaders change, without holding up whoever changes them.
+
+        A shard is loaded once everything in its log is committed, which takes other nodes.
+        """
+
+        async def on_leading(partition: Partition, _epoch: int) -> None:
+            self._follow_soon(family, family.unit_of(partition.id))
+
+        async def on_left(partition: Partition) -> None:
+            self._follow_soon(family, family.unit_of(partition.id))
+
+        for topic in filter(None, (family.topic, family.beside)):
+            await self._partitions.watch(topic, on_leading, on_left)
+
+    def _follow_soon(self, family: Family[_S], unit: int) -> None:
+        """Let a shard follow the leadership of its unit, after what is under way for it."""
+        key = family.topic, unit
+        before = self._following.get(key)
+        task = asyncio.get_running_loop().create_task(self._follow(family, unit, before))
+        self._following[key] = task
+        task.add_done_callback(partial(self._followed, key))
+
+    def _followed(self, key: tuple[str, int], task: asyncio.Task[None]) -> None:
+        if self._following.get(key) is task:
+            del self._following[key]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("%s-%d: its state was not loaded", *key, exc_info=error)
+
+    async def _follow(
+        self, family: Family[_S], unit: int, before: asyncio.Task[None] | None
+    ) -> None:
+        if before is not None:
+            await asyncio.wait((before,))
+        epoch = self._led_epoch(family, unit)
+        shard = family.shards.get(unit)
+        if epoch is None:
+            if shard is not None:
+                await shard.close()
+            return
+        family.partition_count = self._topics.catalogue.topic(family.topic).partition_count
+        if shard is not None and shard.state.log.partition is not self._first(family, unit):
+            await shard.close()  # the replica was removed meanwhile, and given to this node anew
+            shard = None
+        if shard is None:
+            shard = family.shards[unit] = family.make(unit)
+        if not shard.state.is_open or shard.state.epoch != epoch:
+            await shard.state.begin(epoch)
+
+    def _first(self, family: Family[_S], unit: int) -> Partition | None:
+        return self._partitions.find(next(family.partitions_of(unit)))
+
+    def _led_epoch(self, family: Family[_S], unit: int) -> int | None:
+        """The epoch in which this node leads a unit; None while it does not lead all of it."""
         led = [self._partitions.find(each) for each in family.partitions_of(unit)]
         if led[0] is None or not all(each is not None and each.is_leading for each in led):
+            return None
+        return led[0].leader_epoch
+
+    # --- On one node -----------------------------------------------------------------------------
+
+    async def _open(self, family: Family[_S], partition: Partition) -> None:
+        unit = family.unit_of(partition.id)
+        epoch = self._led_epoch(family, unit)
+        if epoch is None:
             return  # the rest of the unit comes later
         shard = family.shards.get(unit)
         if shard is None:
             shard = family.shards[unit] = family.make(unit)
-        epoch = led[0].leader_epoch
         if not shard.state.is_open or shard.state.epoch != epoch:
             await shard.state.open(epoch)

@@ -162,7 +162,10 @@ class StateLog:
             if count % SLICE_ENTRIES == 0:
                 await asyncio.sleep(0)
         # Everything that it may speak of: a power cut must not leave less in the log.
-        await self.partition.synced(self.partition.log_end)
+        end = self.partition.log_end
+        await self.partition.synced(end)
+        if not self.partition.is_committed(end):
+            await self.partition.committed(end)  # what other replicas lack may still be cut off
         snapshot = Snapshot(self._kind, last_offset, now_ms, tuple(kept))
         await in_thread(executor, partial(self._snapshots.save, snapshot))
         self._on_saved(self._clock.monotonic_s() - started_s)

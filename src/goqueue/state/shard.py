@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from contextlib import suppress
 from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
@@ -109,10 +110,14 @@ class StateShard:
 
         If the log refuses appends, the state is there to be read, and active once it has recovered.
         """
+        await self.begin(epoch)
+        await self.rebuilt()
+
+    async def begin(self, epoch: int) -> None:
+        """`open` without waiting for the state, which may need other replicas to be committed."""
         await self._halt()
         self.epoch = epoch
         self._load()
-        await self.rebuilt()
 
     async def close(self) -> None:
         """This node leads the partition no more: refuse everything from now on."""
@@ -150,12 +155,8 @@ class StateShard:
     @property
     def is_active(self) -> bool:
         """Whether what happens now can be stored."""
-        partition = self.log.partition
         return (
-            self.status is ShardStatus.ACTIVE
-            and partition.failure is None
-            and partition.is_leading
-            and partition.leader_epoch == self.epoch
+            self.status is ShardStatus.ACTIVE and self.log.partition.failure is None and self.is_led
         )
 
     @property
@@ -167,6 +168,12 @@ class StateShard:
     def is_built(self) -> bool:
         """Whether the state is whole, to be read at least."""
         return self._loading is None and self.is_open
+
+    @property
+    def is_led(self) -> bool:
+        """Whether this node still leads the partition in the epoch that the shard was opened in."""
+        partition = self.log.partition
+        return partition.is_leading and partition.leader_epoch == self.epoch
 
     async def active(self) -> None:
         """Return when the shard may act; raises the refusal when it may not for a while."""
@@ -214,6 +221,8 @@ class StateShard:
                 await self._replay_slices(end)
             if self._complete is not None:
                 await self._complete()
+            if end is None:
+                await self._all_committed()
             self._machine.loaded(self.log.lost_count)
         finally:
             self._loading = None
@@ -223,6 +232,13 @@ class StateShard:
             return
         self.status = ShardStatus.ACTIVE
         self._on_active()
+
+    async def _all_committed(self) -> None:
+        """Wait until other replicas have what was replayed: it may be cut off until then."""
+        partition = self.log.partition
+        if not partition.is_committed(partition.log_end):
+            with suppress(StorageError):  # the log has failed, or another node leads: `is_active`
+                await partition.committed(partition.log_end)
 
     def _refuse(self) -> None:
         """Tell those whose changes are not stored that they are not."""
@@ -280,8 +296,7 @@ class StateShard:
             GoQueueError: the refusal; the shard may not act.
         """
         partition = self.log.partition
-        leads = partition.is_leading and partition.leader_epoch == self.epoch
-        if self.status is not ShardStatus.ACTIVE or not leads:
+        if self.status is not ShardStatus.ACTIVE or not self.is_led:
             raise self.refusal()
         return partition.append(*self.log.encoded(entries)).end_offset
 

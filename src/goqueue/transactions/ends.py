@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from goqueue.groups.service import OFFSETS_TOPIC, Groups
+from goqueue.groups.shards import OFFSETS_TOPIC
 from goqueue.model.errors import GoQueueError, NotLeaderError, TopicError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
@@ -19,6 +19,7 @@ from goqueue.transactions.states import TransactionState
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from goqueue.groups.service import Groups
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition import Partition, Placed
     from goqueue.partitions.partitions import Partitions

@@ -7,7 +7,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from goqueue.groups.service import OFFSETS_TOPIC, Groups
+from goqueue.groups.shards import OFFSETS_TOPIC
 from goqueue.model import internal_topics
 from goqueue.model.errors import (
     ConcurrentTransactionsError,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from goqueue.groups.messages import CommitRequest, PartitionOutcomes
+    from goqueue.groups.service import Groups
     from goqueue.partitions.markers import Marker
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.producer_ids import ProducerIds

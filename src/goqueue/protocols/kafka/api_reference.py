@@ -56,7 +56,7 @@ _TELEMETRY: Final = "client metrics are not collected; clients go on without"
 _NOTES: Final[dict[int, str]] = {
     ApiKey.PRODUCE: "advertised from 0, as Kafka does, since old clients look for that; versions "
     "0 to 2 are not served",
-    ApiKey.FETCH: "only for consumers: there are no followers",
+    ApiKey.FETCH: "for consumers; a follower's is refused, it has a listener of its own",
     ApiKey.INIT_PRODUCER_ID: "version 6 (two-phase commit) is not finished in Kafka either",
     ApiKey.DESCRIBE_ACLS: "`SECURITY_DISABLED`: there is no authorizer",
     ApiKey.CREATE_ACLS: "`SECURITY_DISABLED`: there is no authorizer",
@@ -82,6 +82,7 @@ _NOTES: Final[dict[int, str]] = {
     "of the broker is refused, where Kafka stores it",
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "at most 2000 partitions a page",
     ApiKey.COMMIT_TOGETHER: "our own: ends the transactions of a batch in one decision",
+    ApiKey.HELLO: "our own, between the nodes of a cluster, on their internal listener",
     ApiKey.CALL_HTTP: "our own: [a request of the HTTP API](http.md#over-a-kafka-connection), for "
     "clients that know the Kafka address only",
     38: _TOKENS,

@@ -15,7 +15,15 @@ from goqueue.wire.kafka.schemas import schema_of
 from goqueue.wire.kafka.writing import sliced_writer_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Hashable,
+        Iterable,
+        Iterator,
+        Sequence,
+    )
 
     from goqueue.protocols.kafka.context import RequestContext
 
@@ -72,6 +80,21 @@ async def encode_in_turns(ctx: RequestContext, fields: dict[str, Any]) -> Encode
     for _ in sliced_writer_of(schema)(out, fields):
         await pace.pause()
     return Encoded((out,))
+
+
+async def encode_settled(
+    ctx: RequestContext,
+    answer: Callable[[], dict[str, Any]],
+    settled: Callable[[], Awaitable[bool]],
+) -> Encoded:
+    """The body of an answer that is read from state, once all that it tells is committed.
+
+    When it turns out not to be, the answer is made anew: what it told has not happened.
+    """
+    while True:
+        encoded = await encode_in_turns(ctx, answer())
+        if await settled():
+            return encoded
 
 
 def once_each(items: Iterable[T], key: Callable[[T], Hashable]) -> list[T]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from goqueue.groups.service import OFFSETS_TOPIC
+from goqueue.groups.shards import OFFSETS_TOPIC
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import GroupPath, TopicPath
 from goqueue.protocols.http.api.route import route

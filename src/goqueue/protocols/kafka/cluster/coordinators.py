@@ -4,62 +4,90 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.cluster.facts import not_in_cluster
+from goqueue.model.errors import CoordinatorUnavailableError, GoQueueError
+from goqueue.protocols.kafka.brokers import NONE, Brokers
+from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
     from goqueue.protocols.kafka.settings import Address
 
 _BATCHED_FROM: Final = 4
-_KEY_TYPES: Final = frozenset({0, 1, 2})
+_GROUP: Final = 0
+_KEY_TYPES: Final = {_GROUP: "consumer groups", 1: "transactions", 2: "share groups"}
 """Groups, transactional ids, and partitions of share groups."""
 
 
 class CoordinatorsApi:
-    """Sends everyone back here."""
+    """Sends everyone to the leader of the partition that their state is in."""
 
     def __init__(self, broker: Broker, advertised: Mapping[str, Address]) -> None:
         self._broker = broker
-        self._advertised = advertised
+        self._brokers = Brokers(broker.facts, advertised)
 
     @api(ApiKey.FIND_COORDINATOR)
     async def find_coordinator(self, ctx: RequestContext, request: Struct) -> Response:
         """One answer for each key that was asked for, however often it was."""
-        if request.key_type not in _KEY_TYPES:
-            return await self._refused(ctx, request)
-        address = self._advertised[ctx.listener_name]
-        here: dict[str, Any] = {
+        find = self._finder(ctx.listener_name, request.key_type)
+        if ctx.version < _BATCHED_FROM:
+            return find(request.key)
+        keys = list(dict.fromkeys(request.coordinator_keys))
+        return await encode_in_turns(
+            ctx, {"coordinators": Each(keys, lambda key: {**find(key), "key": key})}
+        )
+
+    def _finder(self, listener_name: str, key_type: int) -> Callable[[str], dict[str, Any]]:
+        if key_type not in _KEY_TYPES:
+            refusal = _nowhere(
+                ErrorCode.invalid_request,
+                f"key type {key_type}, expected 0 (group), 1 (transaction) or 2 (share)",
+            )
+            return lambda _: refusal
+        if not self._brokers.is_cluster:
+            here = self._at(self._broker.settings.node_id, listener_name)
+            return lambda _: here
+        if key_type != _GROUP:
+            error = not_in_cluster(_KEY_TYPES[key_type])
+            refusal = _nowhere(code_for(error), str(error))
+            return lambda _: refusal
+        return lambda key: self._group(key, listener_name)
+
+    def _group(self, group_id: str, listener_name: str) -> dict[str, Any]:
+        """The leader of the partition that holds the group."""
+        try:
+            leader = self._broker.groups.coordinator_of(group_id)
+        except GoQueueError as error:
+            return _nowhere(code_for(error), str(error))
+        return self._at(leader, listener_name)
+
+    def _at(self, node_id: int, listener_name: str) -> dict[str, Any]:
+        found = self._brokers.find(node_id, listener_name)
+        if found is None:
+            error = CoordinatorUnavailableError(
+                f"node {node_id} is not reachable by listener {listener_name}: try again"
+            )
+            return _nowhere(code_for(error), str(error))
+        return {
             "error_code": ErrorCode.none,
             "error_message": None,
-            "node_id": self._broker.settings.node_id,
-            "host": address.host,
-            "port": address.port,
+            "node_id": found.node_id,
+            "host": found.host,
+            "port": found.port,
         }
-        if ctx.version < _BATCHED_FROM:
-            return here
-        return await _for_each_key(ctx, request, here)
-
-    async def _refused(self, ctx: RequestContext, request: Struct) -> Response:
-        nowhere: dict[str, Any] = {
-            "error_code": ErrorCode.invalid_request,
-            "error_message": f"key type {request.key_type}, expected 0 (group), 1 (transaction) "
-            "or 2 (share)",
-            "node_id": -1,
-            "host": "",
-            "port": -1,
-        }
-        if ctx.version < _BATCHED_FROM:
-            return nowhere
-        return await _for_each_key(ctx, request, nowhere)
 
 
-async def _for_each_key(ctx: RequestContext, request: Struct, answer: dict[str, Any]) -> Response:
-    keys = list(dict.fromkeys(request.coordinator_keys))
-    return await encode_in_turns(
-        ctx, {"coordinators": Each(keys, lambda key: {**answer, "key": key})}
-    )
+def _nowhere(code: ErrorCode, message: str) -> dict[str, Any]:
+    return {
+        "error_code": code,
+        "error_message": message,
+        "node_id": NONE,
+        "host": "",
+        "port": NONE,
+    }

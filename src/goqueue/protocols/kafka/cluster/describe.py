@@ -1,4 +1,4 @@
-"""The node itself: DescribeCluster and DescribeLogDirs."""
+"""The nodes and what they hold: DescribeCluster and DescribeLogDirs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.access.operations import NO_OPERATIONS, cluster_operations
+from goqueue.protocols.kafka.brokers import Brokers
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
 from goqueue.wire.kafka.api_keys import ApiKey
@@ -27,11 +28,11 @@ _BROKERS: Final = 1
 
 
 class ClusterApi:
-    """Describes a cluster of one."""
+    """Describes the cluster, and the disk of this node."""
 
     def __init__(self, broker: Broker, advertised: Mapping[str, Address]) -> None:
         self._broker = broker
-        self._advertised = advertised
+        self._brokers = Brokers(broker.facts, advertised)
 
     @api(ApiKey.DESCRIBE_CLUSTER)
     def describe_cluster(self, ctx: RequestContext, request: Struct) -> Response:
@@ -45,22 +46,21 @@ class ClusterApi:
                 "brokers": [],
                 "cluster_authorized_operations": NO_OPERATIONS,
             }
-        address = self._advertised[ctx.listener_name]
-        node_id = self._broker.settings.node_id
         return {
             "error_code": ErrorCode.none,
             "error_message": None,
             "endpoint_type": _BROKERS,
             "cluster_id": self._broker.settings.cluster_id,
-            "controller_id": node_id,
+            "controller_id": self._brokers.controller_id(ctx.listener_name),
             "brokers": [
                 {
-                    "broker_id": node_id,
-                    "host": address.host,
-                    "port": address.port,
-                    "rack": None,
+                    "broker_id": each.node_id,
+                    "host": each.host,
+                    "port": each.port,
+                    "rack": each.rack,
                     "is_fenced": False,
                 }
+                for each in self._brokers.all(ctx.listener_name)
             ],
             "cluster_authorized_operations": cluster_operations(
                 asked=request.include_cluster_authorized_operations
@@ -105,6 +105,6 @@ def _size(partition: Partition) -> dict[str, Any]:
     return {
         "partition_index": partition.id.partition,
         "partition_size": partition.size_bytes,
-        "offset_lag": 0,
+        "offset_lag": max(partition.high_watermark - partition.log_end, 0),
         "is_future_key": False,
     }

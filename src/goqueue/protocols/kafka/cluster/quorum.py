@@ -1,9 +1,10 @@
-"""DescribeQuorum: one node is the whole quorum, and its metadata store is the metadata log."""
+"""DescribeQuorum: the metadata store stands for the metadata log, and its nodes for voters."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.protocols.kafka.brokers import Brokers
 from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.wire.kafka.error_codes import ErrorCode
 
@@ -20,18 +21,17 @@ _LEADER_EPOCH: Final = 1
 
 
 class QuorumApi:
-    """Describes a quorum of one."""
+    """Describes those who share the metadata; the controller is the leader."""
 
     def __init__(self, broker: Broker, advertised: Mapping[str, Address]) -> None:
         self._broker = broker
-        self._advertised = advertised
+        self._brokers = Brokers(broker.facts, advertised)
 
     @api(ApiKey.DESCRIBE_QUORUM)
     async def describe_quorum(self, ctx: RequestContext, request: Struct) -> Response:
         """Who votes, and how far they are: the revision of the metadata is the offset."""
         revision = await self._broker.topics.revision()
-        address = self._advertised[ctx.listener_name]
-        listener = {"name": ctx.listener_name, "host": address.host, "port": address.port}
+        nodes = self._brokers.all(ctx.listener_name)
         return {
             "error_code": ErrorCode.none,
             "error_message": None,
@@ -39,16 +39,26 @@ class QuorumApi:
                 {
                     "topic_name": topic.topic_name,
                     "partitions": [
-                        self._partition(topic.topic_name, each.partition_index, revision)
+                        self._partition(ctx, topic.topic_name, each.partition_index, revision)
                         for each in topic.partitions
                     ],
                 }
                 for topic in request.topics
             ],
-            "nodes": [{"node_id": self._broker.settings.node_id, "listeners": [listener]}],
+            "nodes": [
+                {
+                    "node_id": each.node_id,
+                    "listeners": [
+                        {"name": ctx.listener_name, "host": each.host, "port": each.port}
+                    ],
+                }
+                for each in nodes
+            ],
         }
 
-    def _partition(self, topic: str, number: int, revision: int) -> dict[str, Any]:
+    def _partition(
+        self, ctx: RequestContext, topic: str, number: int, revision: int
+    ) -> dict[str, Any]:
         if (topic, number) != (_METADATA_TOPIC, 0):
             return {
                 "partition_index": number,
@@ -65,17 +75,18 @@ class QuorumApi:
             "partition_index": number,
             "error_code": ErrorCode.none,
             "error_message": None,
-            "leader_id": self._broker.settings.node_id,
+            "leader_id": self._brokers.controller_id(ctx.listener_name),
             "leader_epoch": _LEADER_EPOCH,
             "high_watermark": revision,
             "current_voters": [
                 {
-                    "replica_id": self._broker.settings.node_id,
+                    "replica_id": each.node_id,
                     "replica_directory_id": None,
                     "log_end_offset": revision,
                     "last_fetch_timestamp": now_ms,
                     "last_caught_up_timestamp": now_ms,
                 }
+                for each in self._brokers.all(ctx.listener_name)
             ],
             "observers": [],
         }

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.model.errors import GoQueueError
+from goqueue.model.errors import GoQueueError, GroupNotFoundError
 from goqueue.protocols.kafka.access.operations import NO_OPERATIONS, group_operations
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import ApiKey, api
-from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns
+from goqueue.protocols.kafka.turns import Each, encode_settled, in_turns
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -43,24 +43,30 @@ class GroupAdminApi:
         """Every group in one of the states and of one of the types asked for."""
         states = {each.lower() for each in request.states_filter or ()}
         types = {each.lower() for each in request.types_filter or ()}
-        found = [
-            line
-            for line in self._broker.group_views.all()
-            if not (states and line.state.lower() not in states)
-            and not (types and line.group_type not in types)
-        ]
-        return await encode_in_turns(
-            ctx, {"error_code": ErrorCode.none, "groups": Each(found, _listed)}
-        )
+
+        def answer() -> dict[str, Any]:
+            found = [
+                line
+                for line in self._broker.group_views.all()
+                if not (states and line.state.lower() not in states)
+                and not (types and line.group_type not in types)
+            ]
+            loading = ErrorCode.coordinator_load_in_progress
+            code = loading if self._groups.is_loading else ErrorCode.none
+            return {"error_code": code, "groups": Each(found, _listed)}
+
+        return await encode_settled(ctx, answer, self._groups.all_settled)
 
     @api(ApiKey.DESCRIBE_GROUPS)
     async def describe_groups(self, ctx: RequestContext, request: Struct) -> Response:
         """Each group asked for; one that does not exist is dead, as Kafka says it."""
         group_ids = list(dict.fromkeys(request.groups))
         operations = group_operations(asked=request.include_authorized_operations)
-        return await encode_in_turns(
-            ctx, {"groups": Each(group_ids, partial(self._describe, ctx, operations))}
-        )
+
+        def answer() -> dict[str, Any]:
+            return {"groups": Each(group_ids, partial(self._describe, ctx, operations))}
+
+        return await encode_settled(ctx, answer, partial(self._groups.settled, group_ids))
 
     def _describe(self, ctx: RequestContext, operations: int, group_id: str) -> dict[str, Any]:
         answer: dict[str, Any] = {
@@ -76,7 +82,8 @@ class GroupAdminApi:
         try:
             group = self._groups.coordinator(group_id).describe_classic(group_id)
         except GoQueueError as error:
-            if ctx.version < _NOT_FOUND_IS_AN_ERROR_FROM:
+            is_missing = isinstance(error, GroupNotFoundError)
+            if is_missing and ctx.version < _NOT_FOUND_IS_AN_ERROR_FROM:
                 return answer
             refused = {"error_code": code_for(error), "error_message": str(error)}
             return {**answer, **refused, "authorized_operations": NO_OPERATIONS}

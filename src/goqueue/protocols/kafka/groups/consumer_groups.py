@@ -65,7 +65,10 @@ class ConsumerGroupsApi(BrokerApi):
     @api(ApiKey.CONSUMER_GROUP_DESCRIBE)
     async def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Each group asked for, with its members and where they are heading."""
-        return await describe_groups(ctx, request, self._describe, group_state="", assignor_name="")
+        settled = self._broker.groups.settled
+        return await describe_groups(
+            ctx, request, self._describe, settled, group_state="", assignor_name=""
+        )
 
     def _describe(self, group_id: str) -> dict[str, Any]:
         group = self._broker.groups.coordinator(group_id).describe_consumer(group_id)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from goqueue.model.errors import GoQueueError
 from goqueue.model.topic_partition import TopicIdPartition, numbers_by_topic
 from goqueue.protocols.kafka.access.operations import NO_OPERATIONS, group_operations
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
-from goqueue.protocols.kafka.turns import Each, encode_in_turns
+from goqueue.protocols.kafka.turns import Each, encode_settled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
@@ -22,9 +23,13 @@ async def describe_groups(
     ctx: RequestContext,
     request: Struct,
     describe: Callable[[str], dict[str, Any]],
+    settled: Callable[[Sequence[str]], Awaitable[bool]],
     **absent: Any,
 ) -> Response:
-    """Each group asked for, once; one that cannot be described has the `absent` fields instead."""
+    """Each group asked for, once; one that cannot be described has the `absent` fields instead.
+
+    `settled` waits for what was described to be committed: see `Groups.settled`.
+    """
     operations = group_operations(asked=request.include_authorized_operations)
 
     def described(group_id: str) -> dict[str, Any]:
@@ -49,7 +54,9 @@ async def describe_groups(
             }
 
     group_ids = list(dict.fromkeys(request.group_ids))
-    return await encode_in_turns(ctx, {"groups": Each(group_ids, described)})
+    return await encode_settled(
+        ctx, lambda: {"groups": Each(group_ids, described)}, partial(settled, group_ids)
+    )
 
 
 def by_topic_id(partitions: Iterable[TopicIdPartition]) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.groups.encoding import CommittedOffset
@@ -11,7 +12,7 @@ from goqueue.model.errors import GoQueueError, GroupError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import BrokerApi, api
-from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
+from goqueue.protocols.kafka.turns import Each, encode_settled, in_turns, once_each
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 
@@ -122,11 +123,20 @@ class GroupOffsetsApi(BrokerApi):
             def describe(group: Struct) -> dict[str, Any]:
                 return {"group_id": group.group_id, **self._fetch(ctx, group, request)}
 
-            return await encode_in_turns(ctx, {"groups": Each(groups, describe)})
-        answer = self._fetch(ctx, request, request)
-        if ctx.version < _GROUP_ERROR_FROM:
-            answer.pop("error_code")
-        return await encode_in_turns(ctx, answer)
+            def answer() -> dict[str, Any]:
+                return {"groups": Each(groups, describe)}
+
+            group_ids = [group.group_id for group in groups]
+        else:
+
+            def answer() -> dict[str, Any]:
+                found = self._fetch(ctx, request, request)
+                if ctx.version < _GROUP_ERROR_FROM:
+                    found.pop("error_code")
+                return found
+
+            group_ids = [request.group_id]
+        return await encode_settled(ctx, answer, partial(self._broker.groups.settled, group_ids))
 
     def _fetch(self, ctx: RequestContext, group: Struct, request: Struct) -> dict[str, Any]:
         """One group's offsets: of the partitions asked for, or of all that it has."""

@@ -48,7 +48,10 @@ class StreamsGroupsApi(BrokerApi):
     @api(ApiKey.STREAMS_GROUP_DESCRIBE)
     async def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Each group asked for, with its topology, its members and where they are heading."""
-        return await describe_groups(ctx, request, self._describe, group_state="", topology=None)
+        settled = self._broker.groups.settled
+        return await describe_groups(
+            ctx, request, self._describe, settled, group_state="", topology=None
+        )
 
     def _describe(self, group_id: str) -> dict[str, Any]:
         group = self._broker.groups.coordinator(group_id).describe_streams(group_id)

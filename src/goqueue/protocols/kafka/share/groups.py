@@ -74,8 +74,9 @@ class ShareGroupsApi:
     @api(ApiKey.SHARE_GROUP_DESCRIBE)
     async def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Each group asked for, with its members and what they read."""
+        settled = self._broker.groups.settled
         return await describe_groups(
-            ctx, request, self._describe, group_state="Dead", assignor_name=""
+            ctx, request, self._describe, settled, group_state="Dead", assignor_name=""
         )
 
     def _describe(self, group_id: str) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from goqueue.model.errors import InvalidTopicNameError
-from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.access.operations import TOPIC_OPERATIONS
+from goqueue.protocols.kafka.brokers import NONE, leader_code
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.limits import MAX_DESCRIBED_PARTITIONS
 from goqueue.protocols.kafka.registry import BrokerApi, api
@@ -62,32 +62,30 @@ class TopicPartitionsApi(BrokerApi):
         return sorted(name for name in names if name >= at_topic)
 
     def _topic(self, topic: Topic, first: int, end: int) -> dict[str, Any]:
-        node_id = self._broker.settings.node_id
         return {
             "error_code": ErrorCode.none,
             "name": topic.name,
             "topic_id": topic.topic_id,
             "is_internal": topic.is_internal,
-            "partitions": [
-                {
-                    "error_code": ErrorCode.none,
-                    "partition_index": number,
-                    "leader_id": node_id,
-                    "leader_epoch": self._leader_epoch(TopicPartition(topic.name, number)),
-                    "replica_nodes": [node_id],
-                    "isr_nodes": [node_id],
-                    "eligible_leader_replicas": [],
-                    "last_known_elr": [],
-                    "offline_replicas": [],
-                }
-                for number in range(first, end)
-            ],
+            "partitions": [self._partition(topic, number) for number in range(first, end)],
             "topic_authorized_operations": TOPIC_OPERATIONS,
         }
 
-    def _leader_epoch(self, partition_id: TopicPartition) -> int:
-        partition = self._broker.partitions.find(partition_id)
-        return -1 if partition is None else partition.leader_epoch
+    def _partition(self, topic: Topic, number: int) -> dict[str, Any]:
+        leader, epoch, replicas, isr, elr, offline = self._broker.facts.partition(
+            topic.topic_id, number
+        )
+        return {
+            "error_code": leader_code(leader),
+            "partition_index": number,
+            "leader_id": NONE if leader is None else leader,
+            "leader_epoch": epoch,
+            "replica_nodes": replicas,
+            "isr_nodes": isr,
+            "eligible_leader_replicas": elr,
+            "last_known_elr": [],
+            "offline_replicas": offline,
+        }
 
 
 def _cursor(name: str, number: int) -> dict[str, Any]:

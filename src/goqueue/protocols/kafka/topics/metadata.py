@@ -1,4 +1,4 @@
-"""Metadata: which topics there are, and that this node leads all of them."""
+"""Metadata: which nodes and topics there are, and who leads what."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from goqueue.model.errors import (
     UnknownTopicError,
 )
 from goqueue.protocols.kafka.access.operations import cluster_operations, topic_operations
+from goqueue.protocols.kafka.brokers import NONE, Brokers, leader_code
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from goqueue.broker.log_broker import LogBroker
-    from goqueue.partitions.partition import Partition
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.settings import Address
     from goqueue.wire.kafka.frames import Response
@@ -62,7 +62,7 @@ class MetadataApi:
     def __init__(self, broker: LogBroker, advertised: Mapping[str, Address]) -> None:
         """Tell clients of each listener, by its name, the address to come back to."""
         self._broker = broker
-        self._advertised = advertised
+        self._brokers = Brokers(broker.facts, advertised)
         self._creations = CreationRate(broker.clock.monotonic_s())
 
     @api(ApiKey.METADATA)
@@ -79,16 +79,12 @@ class MetadataApi:
                 await self._asked(topic, may_create=may_create) async for topic in in_turns(asked)
             ]
         operations = topic_operations(asked=request.include_topic_authorized_operations)
-        address = self._advertised[ctx.listener_name]
-        node_id = self._broker.settings.node_id
         return await encode_in_turns(
             ctx,
             {
-                "brokers": [
-                    {"node_id": node_id, "host": address.host, "port": address.port, "rack": None}
-                ],
+                "brokers": [each._asdict() for each in self._brokers.all(ctx.listener_name)],
                 "cluster_id": self._broker.settings.cluster_id,
-                "controller_id": node_id,
+                "controller_id": self._brokers.controller_id(ctx.listener_name),
                 "topics": Each(found, partial(self._describe, operations)),
                 "cluster_authorized_operations": cluster_operations(
                     asked=request.include_cluster_authorized_operations
@@ -131,22 +127,19 @@ class MetadataApi:
     def _describe(self, operations: int, topic: Topic | dict[str, Any]) -> dict[str, Any]:
         if isinstance(topic, dict):
             return {**topic, "topic_authorized_operations": operations}
-        try:
-            partitions = self._broker.partitions.of_topic(topic)
-        except UnknownTopicError as error:
-            missing = _without(topic.name, topic.topic_id, error)
-            return {**missing, "topic_authorized_operations": operations}
-        node_id = self._broker.settings.node_id
 
-        def describe(partition: Partition) -> dict[str, Any]:
+        def describe(number: int) -> dict[str, Any]:
+            leader, epoch, replicas, isr, _, offline = self._brokers.partition(
+                topic.topic_id, number
+            )
             return {
-                "error_code": ErrorCode.none,
-                "partition_index": partition.id.partition,
-                "leader_id": node_id,
-                "leader_epoch": partition.leader_epoch,
-                "replica_nodes": [node_id],
-                "isr_nodes": [node_id],
-                "offline_replicas": [],
+                "error_code": leader_code(leader),
+                "partition_index": number,
+                "leader_id": NONE if leader is None else leader,
+                "leader_epoch": epoch,
+                "replica_nodes": replicas,
+                "isr_nodes": isr,
+                "offline_replicas": offline,
             }
 
         return {
@@ -154,7 +147,7 @@ class MetadataApi:
             "name": topic.name,
             "topic_id": topic.topic_id,
             "is_internal": topic.is_internal,
-            "partitions": Each(partitions, describe),
+            "partitions": Each(range(topic.partition_count), describe),
             "topic_authorized_operations": operations,
         }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.groups.service import OFFSETS_TOPIC
+from goqueue.groups.shards import OFFSETS_TOPIC
 from goqueue.model.errors import GoQueueError
 from goqueue.model.patterns import whole_match
 from goqueue.model.topic_partition import TopicPartition

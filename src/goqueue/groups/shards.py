@@ -1,0 +1,112 @@
+"""The shards of groups: which partition holds a group, who coordinates it, what can be read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from goqueue.groups.shard import GroupShard, not_coordinator
+from goqueue.model import internal_topics
+from goqueue.model.errors import CoordinatorUnavailableError
+from goqueue.state.coordinators import Family
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from goqueue.cluster.facts import ClusterFacts
+    from goqueue.groups.coordinator import GroupCoordinator
+    from goqueue.topics.catalogue import Topics
+
+OFFSETS_TOPIC: Final = internal_topics.CONSUMER_OFFSETS
+
+
+class GroupShards:
+    """One shard for each partition of the offsets topic that this node leads."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        partition_count: int,
+        new_shard: Callable[[int], GroupShard],
+        facts: ClusterFacts | None,
+    ) -> None:
+        """`facts` tell who leads what, in a cluster."""
+        self._topics = topics
+        self._facts = facts
+        self._family = Family(OFFSETS_TOPIC, partition_count, new_shard)
+
+    def shard_number(self, group_id: str) -> int:
+        """Which partition of the offsets topic holds the group."""
+        return self._family.number_of(group_id)
+
+    def _shard_of(self, group_id: str) -> GroupShard:
+        return self._shard(self.shard_number(group_id))
+
+    def _shard(self, number: int) -> GroupShard:
+        shard = self._family.shards.get(number)
+        if shard is None:
+            if self._facts is not None:
+                raise not_coordinator()
+            raise CoordinatorUnavailableError("this node does not coordinate the group; try again")
+        return shard
+
+    def coordinator_of(self, group_id: str) -> int:
+        """The node that coordinates a group: the leader of the partition that holds it.
+
+        Raises:
+            CoordinatorUnavailableError: there is none at the moment.
+        """
+        assert self._facts is not None  # one node coordinates everything
+        topic = self._topics.catalogue.by_name.get(OFFSETS_TOPIC)
+        if topic is None:
+            raise CoordinatorUnavailableError(
+                f"{OFFSETS_TOPIC} is not created yet: it is when enough nodes are active; try again"
+            )
+        self._family.partition_count = topic.partition_count
+        leader = self._facts.partition(topic.topic_id, self.shard_number(group_id)).leader
+        if leader is None:
+            raise CoordinatorUnavailableError(
+                f"{OFFSETS_TOPIC}-{self.shard_number(group_id)} has no leader at the moment; try "
+                "again"
+            )
+        return leader
+
+    def coordinator(self, group_id: str) -> GroupCoordinator:
+        """The coordinator of a group, for reading.
+
+        Raises:
+            CoordinatorUnavailableError: its state is being built.
+        """
+        return self._shard_of(group_id).read()
+
+    def coordinators(self) -> Iterator[GroupCoordinator]:
+        """Every coordinator that has groups, for reading."""
+        return (shard.coordinator for shard in self._family.opened() if shard.is_readable)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether the state of some groups of this node is being built."""
+        return self._facts is not None and any(
+            not shard.is_readable for shard in self._family.opened()
+        )
+
+    async def settled(self, group_ids: Iterable[str]) -> bool:
+        """Return when what was just read of groups is committed, and whether it is.
+
+        If it is not, what was read has not happened: read again.
+        """
+        if self._facts is None:
+            return True
+        return await self._settled(set(map(self.shard_number, group_ids)))
+
+    async def all_settled(self) -> bool:
+        """The same for what was read of all groups."""
+        return self._facts is None or await self._settled(self._family.shards.keys())
+
+    async def _settled(self, numbers: Collection[int]) -> bool:
+        shards = [self._family.shards[each] for each in numbers if each in self._family.shards]
+        return all([await shard.settled() for shard in shards])
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """The size of the newest snapshots of all groups."""
+        return self._family.snapshot_bytes

@@ -1,0 +1,74 @@
+"""What handlers are told of the cluster: by one node of itself, in a cluster by the view."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from goqueue.cluster.facts import UNKNOWN, OneNode
+from goqueue.cluster.records import CONTROLLER, NodeState, PartitionRecord
+from goqueue.cluster.view_facts import ViewFacts
+from support.views import MadeView
+
+TOPIC = UUID(int=7)
+RECORD = PartitionRecord((1, 2, 3), (1, 2), 1, 5, elr=(3,))
+
+
+def _ids(facts: ViewFacts) -> list[int]:
+    return [each.node_id for each in facts.nodes()]
+
+
+def test_one_node_leads_everything() -> None:
+    facts = OneNode(4)
+    assert [each.node_id for each in facts.nodes()] == [4]
+    assert facts.controller_id() == 4
+    assert facts.node(5) is None
+    assert facts.known_ids() == (4,)
+    assert facts.partition(TOPIC, 3)[:4] == (4, 0, (4,), (4,))
+
+
+def test_nodes_that_start_or_are_fenced_or_away_are_not_told() -> None:
+    made = MadeView(1, 2, 3, 4)
+    facts = ViewFacts(made.view, 1)
+    made.register(4, NodeState.STARTING)
+    made.fence(2)
+    assert _ids(facts) == [1, 3]
+    made.leave(3)
+    assert _ids(facts) == [1]
+    assert facts.node(2) is None
+
+
+def test_a_node_that_is_stopping_is_told_until_it_is_gone() -> None:
+    made = MadeView(1, 2)
+    made.register(2, NodeState.STOPPING)
+    assert _ids(ViewFacts(made.view, 1)) == [1, 2]
+
+
+def test_a_partition_is_told_as_its_record_says() -> None:
+    made = MadeView(1, 2, 3)
+    made.place(TOPIC, 0, RECORD)
+    known = ViewFacts(made.view, 3).partition(TOPIC, 0)
+    assert tuple(known) == (1, 5, (1, 2, 3), (1, 2), (3,), ())
+    assert known.is_under_replicated
+
+
+def test_a_leader_that_is_away_is_no_leader_and_its_replica_is_offline() -> None:
+    made = MadeView(1, 2, 3)
+    made.place(TOPIC, 0, RECORD)
+    made.leave(1)
+    known = ViewFacts(made.view, 3).partition(TOPIC, 0)
+    assert known.leader is None
+    assert known.offline == (1,)
+
+
+def test_of_a_partition_without_a_record_nothing_is_told() -> None:
+    assert ViewFacts(MadeView(1).view, 1).partition(TOPIC, 0) == UNKNOWN
+
+
+def test_a_controller_that_is_away_is_none() -> None:
+    made = MadeView(1, 2)
+    facts = ViewFacts(made.view, 2)
+    assert facts.controller_id() == 1
+    made.leave(1)
+    assert facts.controller_id() is None
+    made.put(CONTROLLER, None)
+    assert facts.controller_id() is None
