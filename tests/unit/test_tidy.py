@@ -88,7 +88,8 @@ CALLED_FROM_OUTSIDE = {
     "append_replica",
 }
 BEING_BUILT = re.compile(
-    r"cluster/(?!metadata|sqlite)|partitions/replicat|server/(cluster|etcd|super|peer)"
+    r"cluster/(?!metadata|sqlite)|topics/(cluster|topic_w)|partitions/replicat"
+    r"|server/(cluster|etcd|super|peer)"
     r"|(protocols|wire)/kafka/(internal|replica)"
 )
 """The cluster: its parts are used as others arrive."""

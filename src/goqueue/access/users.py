@@ -29,6 +29,7 @@ from goqueue.cluster.metadata import (
     Committed,
     Condition,
     Delete,
+    Entry,
     MetadataStore,
     Operation,
     Put,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from goqueue.access.keys import Mechanism, ScramKeys
+    from goqueue.cluster.view_keeper import ViewKeeper
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +57,7 @@ _MAX_USERS: Final = 10_000
 _PREFIX: Final = "users/"
 _SECRET_KEY: Final = "login/decoy-secret"  # noqa: S105 - where it is kept, not what it is
 _SECRET_BYTES: Final = 32
+_SECRET_ATTEMPTS: Final = 3
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -68,10 +71,18 @@ class Users:
     """Everyone who may log in, and every way to change that."""
 
     def __init__(
-        self, store: MetadataStore, executor: Executor, initial: Iterable[tuple[str, str]] = ()
+        self,
+        store: MetadataStore,
+        executor: Executor,
+        initial: Iterable[tuple[str, str]] = (),
+        keeper: ViewKeeper | None = None,
     ) -> None:
-        """`initial` are the names and passwords of users to make, unless they were made before."""
+        """`initial` are the names and passwords of users to make, unless they were made before.
+
+        In a cluster `keeper` tells what other nodes change.
+        """
         self._store = store
+        self._keeper = keeper
         self._executor = executor
         self._initial = dict(initial)
         self._known: Mapping[str, _Known] = MappingProxyType({})
@@ -80,16 +91,22 @@ class Users:
 
     async def load(self) -> None:
         """Read everyone from the metadata store, and make the initial users who are missing."""
-        snapshot = await self._store.range(_PREFIX)
-        known = {}
-        for entry in snapshot.entries:
-            name = entry.key.removeprefix(_PREFIX)
-            known[name] = _Known(decode_user(name, entry.value), entry.revision)
-        self._known = MappingProxyType(known)
-        if known or self._initial:
+        if self._keeper is not None:
+            self._keeper.mirror(_PREFIX, self._take)
+        else:
+            snapshot = await self._store.range(_PREFIX)
+            self._take({entry.key: entry for entry in snapshot.entries})
+        if self._known or self._initial or self._keeper is not None:
             self._decoys = Decoys(await self._secret())
         for name, password in self._initial.items():
             await self._make_initial(name, password)
+
+    def _take(self, entries: Mapping[str, Entry]) -> None:
+        known = {}
+        for key, entry in entries.items():
+            name = key.removeprefix(_PREFIX)
+            known[name] = _Known(decode_user(name, entry.value), entry.revision)
+        self._known = MappingProxyType(known)
 
     # --- Who is there -----------------------------------------------------------------------------
 
@@ -155,7 +172,12 @@ class Users:
         if known is None:
             make = partial(new_user, name, password, partial(secrets.token_bytes, SALT_BYTES))
             made = await asyncio.get_running_loop().run_in_executor(self._executor, make)
-            await self._write(made)
+            try:
+                await self._write(made)
+            except MetadataUnavailableError:
+                # The nodes of a cluster that start together make the same users: one is first.
+                if self._keeper is None or await self._store.get(_PREFIX + name) is None:
+                    raise
         elif not known.user.keys:
             logger.warning("user %r of the configuration was removed and stays removed", name)
         elif not await self.has_password(name, password):
@@ -175,6 +197,9 @@ class Users:
         result = await self._store.transact([condition], [operation])
         if not isinstance(result, Committed):
             raise MetadataUnavailableError(f"user {user.name!r} could not be changed; try again")
+        if self._keeper is not None:
+            await self._keeper.reached(result.revision)
+            return
         others = {name: other for name, other in self._known.items() if name != user.name}
         if is_kept:
             others[user.name] = _Known(user, result.revision)
@@ -182,13 +207,15 @@ class Users:
 
     async def _secret(self) -> bytes:
         """Stays the same for ever, so that the salts of users who do not exist do too."""
-        entry = await self._store.get(_SECRET_KEY)
-        if entry is not None:
-            return entry.value
         made = secrets.token_bytes(_SECRET_BYTES)
-        result = await self._store.transact(
-            [Condition(_SECRET_KEY, ABSENT)], [Put(_SECRET_KEY, made)]
-        )
-        if isinstance(result, Committed):
-            return made
+        for _ in range(_SECRET_ATTEMPTS):
+            entry = await self._store.get(_SECRET_KEY)
+            if entry is not None:
+                return entry.value
+            # Another node may be storing one, too; the next reading tells whose was first.
+            result = await self._store.transact(
+                [Condition(_SECRET_KEY, ABSENT)], [Put(_SECRET_KEY, made)]
+            )
+            if isinstance(result, Committed):
+                return made
         raise MetadataUnavailableError("the login secret could not be stored; try again")

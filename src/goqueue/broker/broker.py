@@ -223,7 +223,7 @@ class Broker(LogBroker):
 
     def _forget_topic(self, topic: Topic) -> None:
         self.groups.forget_topic(topic.name)
-        self.queues.forget_topic(topic.topic_id, self.partitions.of_topic(topic))
+        self.queues.forget_topic(topic.topic_id, self.partitions.local_of(topic))
         self.measures.forget_topic(topic.name)
         self.writer.forget_topic(topic.name)
         self.delays.forget_topic(topic)

@@ -115,9 +115,15 @@ class ViewKeeper:
         if self.view.revision:
             self._reset_follower(follower)
 
-    def entry(self, key: str) -> Entry | None:
-        """One key as it was last seen."""
-        return self._entries.get(key)
+    def mirror(self, prefix: str, callback: Callable[[Mapping[str, Entry]], None]) -> None:
+        """Hand out all keys under a prefix now and whenever one of them changes.
+
+        For keys that are few or change seldom: each change costs a look at every key.
+        """
+        self.follow(prefix, callback, lambda _revision, _changes: callback(self._under(prefix)))
+
+    def _under(self, prefix: str) -> dict[str, Entry]:
+        return {key: entry for key, entry in self._entries.items() if key.startswith(prefix)}
 
     async def reached(self, revision: Revision) -> None:
         """Wait until the view has everything up to a revision, such as that of an own write.
@@ -225,10 +231,7 @@ class ViewKeeper:
         self.view.revision = snapshot.revision
 
     def _reset_follower(self, follower: Follower) -> None:
-        keys = {
-            key: entry for key, entry in self._entries.items() if key.startswith(follower.prefix)
-        }
-        _guarded(partial(follower.on_reset, keys))
+        _guarded(partial(follower.on_reset, self._under(follower.prefix)))
 
     def _apply(self, revision: Revision, changes: Iterable[Change]) -> None:
         """Take in one transaction; one that was read already is known."""

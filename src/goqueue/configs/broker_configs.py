@@ -21,9 +21,10 @@ from goqueue.model.tuples import NamedTuple
 from goqueue.topics.stored_configs import StoredConfigs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from goqueue.cluster.metadata import MetadataStore
+    from goqueue.cluster.view_keeper import ViewKeeper
     from goqueue.configs.broker_settings import BrokerSettings
 
 _PREFIX: Final = "broker-configs/"
@@ -49,8 +50,10 @@ class Layer(NamedTuple):
 class BrokerConfigs:
     """What is set for the broker."""
 
-    def __init__(self, store: MetadataStore, settings: BrokerSettings) -> None:
-        self._stored = StoredConfigs(store, _PREFIX)
+    def __init__(
+        self, store: MetadataStore, settings: BrokerSettings, keeper: ViewKeeper | None = None
+    ) -> None:
+        self._stored = StoredConfigs(store, _PREFIX, keeper)
         self._node = str(settings.node_id)
         self._static = _static(settings)
         self._always_static = frozenset(("broker.id", "node.id", "log.dirs", "listeners"))
@@ -58,6 +61,10 @@ class BrokerConfigs:
     async def load(self) -> None:
         """Read what was set from the metadata store."""
         await self._stored.load()
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call back after a node of the cluster has changed something."""
+        self._stored.on_change = callback
 
     def overrides(self, level: Level) -> Mapping[str, str]:
         """What was set at run time on one of the two levels where that is possible."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from goqueue.cluster.metadata import MetadataStore
+    from goqueue.cluster.view_keeper import ViewKeeper
     from goqueue.groups.settings import GroupSettings
 
 _PREFIX: Final = "group-configs/"
@@ -30,8 +31,10 @@ _PREFIX: Final = "group-configs/"
 class CoordinatedGroupConfigs:
     """What is set for groups, of whatever kind they will be."""
 
-    def __init__(self, store: MetadataStore, settings: GroupSettings) -> None:
-        self._stored = StoredConfigs(store, _PREFIX)
+    def __init__(
+        self, store: MetadataStore, settings: GroupSettings, keeper: ViewKeeper | None = None
+    ) -> None:
+        self._stored = StoredConfigs(store, _PREFIX, keeper)
         self._settings = settings
 
     async def load(self) -> None:

@@ -265,7 +265,7 @@ class Partitions:
     def configure_topic(self, topic: Topic) -> None:
         """Let the logs of a topic follow its changed settings."""
         config = topic.settings.log_config()
-        for partition in self.of_topic(topic):
+        for partition in self.local_of(topic):
             partition.configure(config)
 
     def of_topic(self, topic: Topic) -> list[Partition]:
@@ -279,12 +279,26 @@ class Partitions:
         except KeyError:
             raise UnknownTopicError(f"topic {topic.name!r} was just deleted") from None
 
+    def local_of(self, topic: Topic) -> list[Partition]:
+        """The partitions of one topic that are open here, in whichever role."""
+        return [self._open[each] for each in _ids(topic) if each in self._open]
+
     async def delete_topic(self, topic: Topic) -> None:
         """Remove a topic's partitions and their files."""
-        # All at once: while the first is being removed, a topic of the same name may be made.
+        await self.remove_topic(topic, self.take_out(topic))
+
+    def take_out(self, topic: Topic) -> list[Partition]:
+        """Have nothing more to do with the partitions of a deleted topic; returns those.
+
+        All at once: while the first is being removed, a topic of the same name may be made.
+        """
         doomed = [self._open.pop(each) for each in _ids(topic) if each in self._open]
         for each in _ids(topic):
             self._marks.forget(each)
+        return doomed
+
+    async def remove_topic(self, topic: Topic, doomed: Sequence[Partition]) -> None:
+        """Remove the files of partitions that were taken out."""
         for partition in doomed:
             await self._tell_left(partition)
         # What refuses to go stays marked as deleted; the others go nevertheless.

@@ -12,6 +12,8 @@ BLOCK_SIZE: Final = 1000
 """Ids reserved at once; those of a block that a stopped broker did not use are never used."""
 
 _KEY: Final = "producer-ids/next-block"
+_ATTEMPTS: Final = 10
+"""As often as other nodes may be first, before a producer is told to try again."""
 
 
 class ProducerIds:
@@ -42,10 +44,17 @@ class ProducerIds:
         return producer_id
 
     async def _reserve(self) -> None:
-        entry = await self._store.get(_KEY)
-        start = int(entry.value) if entry else 0
-        condition = Condition(_KEY, entry.revision if entry else ABSENT)
-        put = Put(_KEY, str(start + BLOCK_SIZE).encode())
-        if not isinstance(await self._store.transact([condition], [put]), Committed):
-            raise MetadataUnavailableError("no producer ids could be reserved; try again")
-        self._next, self._end = start, start + BLOCK_SIZE
+        """Reserve the next block.
+
+        Other nodes reserve theirs at the same time: whoever was later reads and tries again. Of a
+        block whose answer was lost nobody knows whose it is, so it is nobody's.
+        """
+        for _ in range(_ATTEMPTS):
+            entry = await self._store.get(_KEY)
+            start = int(entry.value) if entry else 0
+            condition = Condition(_KEY, entry.revision if entry else ABSENT)
+            put = Put(_KEY, str(start + BLOCK_SIZE).encode())
+            if isinstance(await self._store.transact([condition], [put]), Committed):
+                self._next, self._end = start, start + BLOCK_SIZE
+                return
+        raise MetadataUnavailableError("no producer ids could be reserved; try again")

@@ -14,6 +14,7 @@ from goqueue.model.errors import (
     UnknownTopicError,
 )
 from goqueue.model.internal_topics import INTERNAL_TOPICS
+from goqueue.topics.replica_assignments import ANYWHERE, Replication
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
@@ -49,12 +50,13 @@ class TopicChanges:
         name: str,
         partition_count: int | None = None,
         overrides: Mapping[str, str] | None = None,
+        replication: Replication = ANYWHERE,
     ) -> Topic:
         """Make a topic and its partitions. Raises like `Topics.plan`."""
         count = self._default_partitions if partition_count is None else partition_count
 
         async def create() -> Topic:
-            topic = await self.topics.create(name, count, overrides)
+            topic = await self.topics.create(name, count, overrides, replication=replication)
             await self._partitions.open_topic(topic)
             return topic
 
@@ -123,13 +125,15 @@ class TopicChanges:
                 folder,
             )
 
-    async def grow(self, name: str, partition_count: int) -> Topic:
+    async def grow(
+        self, name: str, partition_count: int, replication: Replication = ANYWHERE
+    ) -> Topic:
         """Give a topic more partitions."""
 
         async def grow() -> Topic:
             self.growing[name] = partition_count
             try:
-                topic = await self.topics.grow(name, partition_count)
+                topic = await self.topics.grow(name, partition_count, replication)
                 await self._partitions.open_topic(topic)
             finally:
                 self.growing.pop(name, None)

@@ -38,7 +38,9 @@ from goqueue.model.errors import (
 )
 from goqueue.model.internal_topics import is_internal_topic
 from goqueue.model.limits import MAX_TOPIC_PARTITIONS
+from goqueue.topics.replica_assignments import ANYWHERE, Replication
 from goqueue.topics.settings import TopicSettings, check_overrides
+from goqueue.topics.stored_topic import DELETED, TOPICS, StoredTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,18 +48,7 @@ if TYPE_CHECKING:
     from goqueue.model.topic_partition import TopicPartition
 
 
-_PREFIX: Final = "topics/"
-_DELETED: Final = "deleted-topics/"
-"""One key for each topic whose files are to be removed; it goes when they are gone."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-
-
-class _StoredTopic(msgspec.Struct, frozen=True):
-    """A topic in the metadata store."""
-
-    topic_id: str
-    partition_count: int
-    overrides: dict[str, str]
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -70,9 +61,20 @@ class Topic(msgspec.Struct, frozen=True):
     revision: Revision
     is_internal: bool = False
     """The broker keeps its own state here: what its name says."""
+    replication_factor: int = 1
 
     def __post_init__(self) -> None:
         force_setattr(self, "is_internal", is_internal_topic(self.name))
+
+    def stored(self, token: str = "") -> StoredTopic:
+        """The topic as it is stored."""
+        return StoredTopic(
+            str(self.topic_id),
+            self.partition_count,
+            dict(self.settings.overrides),
+            self.replication_factor,
+            token,
+        )
 
 
 class Catalogue(msgspec.Struct, frozen=True):
@@ -121,15 +123,16 @@ class Catalogue(msgspec.Struct, frozen=True):
     def with_topic(self, topic: Topic) -> Catalogue:
         """The same with one topic new or changed."""
         names = {**self.by_name, topic.name: topic}
-        return _catalogue(self.version + 1, names)
+        return catalogue_of(self.version + 1, names)
 
     def without(self, name: str) -> Catalogue:
         """The same without one topic."""
         names = {key: value for key, value in self.by_name.items() if key != name}
-        return _catalogue(self.version + 1, names)
+        return catalogue_of(self.version + 1, names)
 
 
-def _catalogue(version: int, names: dict[str, Topic]) -> Catalogue:
+def catalogue_of(version: int, names: dict[str, Topic]) -> Catalogue:
+    """These topics, by their names and by their ids."""
     ids = {topic.topic_id: topic for topic in names.values()}
     return Catalogue(version, MappingProxyType(names), MappingProxyType(ids))
 
@@ -160,13 +163,13 @@ class Topics:
     async def load(self, defaults: Mapping[str, str] | None = None) -> None:
         """Read the catalogue from the metadata store; `defaults` are those set at run time."""
         self._defaults = {**self._static, **(defaults or {})}
-        snapshot = await self._store.range(_PREFIX)
+        snapshot = await self._store.range(TOPICS)
         topics = {}
         for entry in snapshot.entries:
-            name = entry.key.removeprefix(_PREFIX)
-            stored = msgspec.msgpack.decode(entry.value, type=_StoredTopic)
+            name = entry.key.removeprefix(TOPICS)
+            stored = msgspec.msgpack.decode(entry.value, type=StoredTopic)
             topics[name] = self._topic(name, stored, entry.revision)
-        self._publish(_catalogue(self.catalogue.version + 1, topics))
+        self._publish(catalogue_of(self.catalogue.version + 1, topics))
 
     def use_defaults(self, defaults: Mapping[str, str]) -> list[Topic]:
         """Let topics use what was set at run time where they say nothing; returns who is affected.
@@ -192,7 +195,7 @@ class Topics:
                 )
                 for topic in affected
             }
-            self._publish(_catalogue(self.catalogue.version + 1, {**by_name, **renewed}))
+            self._publish(catalogue_of(self.catalogue.version + 1, {**by_name, **renewed}))
         return affected
 
     def plan(
@@ -202,6 +205,7 @@ class Topics:
         overrides: Mapping[str, str],
         *,
         internal: bool = False,
+        replication: Replication = ANYWHERE,
     ) -> Topic:
         """The topic that `create` would make; `internal` is for the broker itself.
 
@@ -209,6 +213,7 @@ class Topics:
             InvalidTopicNameError, InvalidPartitionCountError, InvalidTopicConfigError,
             TopicExistsError: it cannot be made.
             InternalTopicError: the broker keeps its own state under this name.
+            InvalidReplicationError, InvalidAssignmentError: there are no such nodes, or too few.
         """
         check_name(name)
         if is_internal_topic(name) and not internal:
@@ -228,8 +233,13 @@ class Topics:
                 f"{partition_count} partitions, expected 1 to {MAX_TOPIC_PARTITIONS}"
             )
         check_overrides(overrides)
-        stored = _StoredTopic(str(uuid4()), partition_count, dict(overrides))
+        factor = self._factor(partition_count, replication)
+        stored = StoredTopic(str(uuid4()), partition_count, dict(overrides), factor)
         return self._topic(name, stored, ABSENT)
+
+    def _factor(self, new_count: int, replication: Replication) -> int:  # noqa: ARG002 - see ClusterTopics
+        """How many replicas new partitions get."""
+        return 1
 
     def _colliding(self, name: str) -> str | None:
         """A topic whose name differs only in '.' and '_'; Kafka refuses the second of such two."""
@@ -246,22 +256,29 @@ class Topics:
         overrides: Mapping[str, str] | None = None,
         *,
         internal: bool = False,
+        replication: Replication = ANYWHERE,
     ) -> Topic:
         """Make a topic. Raises like `plan`."""
-        topic = self.plan(name, partition_count, overrides or {}, internal=internal)
+        topic = self.plan(
+            name, partition_count, overrides or {}, internal=internal, replication=replication
+        )
         return await self._store_topic(topic)
 
-    async def grow(self, name: str, partition_count: int) -> Topic:
+    async def grow(
+        self, name: str, partition_count: int, replication: Replication = ANYWHERE
+    ) -> Topic:
         """Give a topic more partitions; the new ones follow the old. Raises like `plan_growth`."""
-        topic = self.plan_growth(name, partition_count)
-        stored = _StoredTopic(str(topic.topic_id), partition_count, dict(topic.settings.overrides))
-        return await self._store_topic(self._topic(name, stored, topic.revision))
+        topic = self.plan_growth(name, partition_count, replication)
+        return await self._store_topic(replace(topic, partition_count=partition_count))
 
-    def plan_growth(self, name: str, partition_count: int) -> Topic:
+    def plan_growth(
+        self, name: str, partition_count: int, replication: Replication = ANYWHERE
+    ) -> Topic:
         """The topic that `grow` would change.
 
         Raises:
             InvalidPartitionCountError: not more than it has, or too many.
+            InvalidReplicationError, InvalidAssignmentError: there are no such nodes, or too few.
         """
         topic = self._changeable(name)
         if not topic.partition_count < partition_count <= MAX_TOPIC_PARTITIONS:
@@ -269,6 +286,7 @@ class Topics:
                 f"topic {name!r} has {topic.partition_count} partitions and can only be given more "
                 f"(at most {MAX_TOPIC_PARTITIONS}), not {partition_count}"
             )
+        self._factor(partition_count - topic.partition_count, replication)
         return topic
 
     def plan_settings(
@@ -290,28 +308,30 @@ class Topics:
     ) -> Topic:
         """Replace all overrides of a topic's settings. Raises like `plan_settings`."""
         topic = self.plan_settings(name, overrides, internal=internal)
-        stored = _StoredTopic(str(topic.topic_id), topic.partition_count, dict(overrides))
-        return await self._store_topic(self._topic(name, stored, topic.revision))
+        return await self._store_topic(self._configured(topic, overrides))
+
+    def _configured(self, topic: Topic, overrides: Mapping[str, str]) -> Topic:
+        return replace(topic, settings=replace(topic.settings, overrides=dict(overrides)))
 
     async def delete(self, name: str) -> Topic:
         """Forget a topic, and note that its files may go; removing them is the broker's part."""
         topic = self._changeable(name)
-        mark = Put(_DELETED + topic.topic_id.hex, name.encode())
-        await self._transact(topic, Delete(_PREFIX + name), mark)
+        mark = Put(DELETED + topic.topic_id.hex, name.encode())
+        await self._transact(topic, Delete(TOPICS + name), mark)
         self._publish(self.catalogue.without(name))
         return topic
 
     async def deleted(self) -> list[tuple[str, UUID]]:
         """The names and ids of deleted topics whose files may still be there."""
-        snapshot = await self._store.range(_DELETED)
+        snapshot = await self._store.range(DELETED)
         return [
-            (entry.value.decode(), UUID(entry.key.removeprefix(_DELETED)))
+            (entry.value.decode(), UUID(entry.key.removeprefix(DELETED)))
             for entry in snapshot.entries
         ]
 
     async def files_are_gone(self, topic_id: UUID) -> None:
         """The files of a deleted topic need not be looked for any more."""
-        await self._store.transact([], [Delete(_DELETED + topic_id.hex)])
+        await self._store.transact([], [Delete(DELETED + topic_id.hex)])
 
     def _changeable(self, name: str) -> Topic:
         topic = self.catalogue.topic(name)
@@ -323,10 +343,8 @@ class Topics:
         return topic
 
     async def _store_topic(self, topic: Topic) -> Topic:
-        stored = _StoredTopic(
-            str(topic.topic_id), topic.partition_count, dict(topic.settings.overrides)
-        )
-        put = Put(_PREFIX + topic.name, msgspec.msgpack.encode(stored))
+        stored = topic.stored()
+        put = Put(TOPICS + topic.name, msgspec.msgpack.encode(stored))
         revision = await self._transact(topic, put)
         topic = self._topic(topic.name, stored, revision)
         self._publish(self.catalogue.with_topic(topic))
@@ -334,7 +352,7 @@ class Topics:
 
     async def _transact(self, topic: Topic, *operations: Operation) -> Revision:
         """Change one topic, provided that nobody else has since it was read."""
-        condition = Condition(_PREFIX + topic.name, topic.revision)
+        condition = Condition(TOPICS + topic.name, topic.revision)
         result = await self._store.transact([condition], operations)
         if isinstance(result, Committed):
             return result.revision
@@ -344,10 +362,17 @@ class Topics:
             f"topic {topic.name!r} could not be changed because it was changing already; try again"
         )
 
-    def _topic(self, name: str, stored: _StoredTopic, revision: Revision) -> Topic:
+    def _topic(self, name: str, stored: StoredTopic, revision: Revision) -> Topic:
         defaults = self._static if is_internal_topic(name) else self._defaults
         settings = TopicSettings(MappingProxyType(stored.overrides), defaults)
-        return Topic(name, UUID(stored.topic_id), stored.partition_count, settings, revision)
+        return Topic(
+            name,
+            UUID(stored.topic_id),
+            stored.partition_count,
+            settings,
+            revision,
+            replication_factor=stored.replication_factor,
+        )
 
 
 def check_name(name: str) -> None:

@@ -1,13 +1,27 @@
-"""Which nodes the replicas of partitions may be assigned to."""
+"""Which nodes the replicas of partitions may be assigned to, and which were asked for."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import InvalidAssignmentError
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+class Replication(NamedTuple):
+    """What was asked for of the replicas of new partitions; one node holds the only one of each."""
+
+    factor: int | None = None
+    """How many there shall be; None is what the broker does by itself."""
+    assignments: Sequence[Sequence[int]] | None = None
+    """The nodes of each new partition, the preferred leader first; None leaves them to the
+    broker."""
+
+
+ANYWHERE: Final = Replication()
 
 
 def check_assignments(

@@ -202,10 +202,11 @@ _DURABILITY: Final = (
         "min.insync.replicas",
         1,
         1,
-        "How many replicas an acks=all publish needs.",
+        "How many replicas have to be in sync before an acks=all publish is taken and anything is "
+        "committed.",
         kind="int",
-        effect=Effect.NONE,
-        note=f"{_ONE_NODE}, and more than there are replicas is as many as there are, as in Kafka",
+        note="2 by default where a cluster has three replicas; one node has one, and more than "
+        "there are replicas is as many as there are, as in Kafka",
     ),
     switch(
         "unclean.leader.election.enable",

@@ -1,6 +1,7 @@
 """Settings that were given at run time, by what they are for, in the metadata store.
 
-The view in memory is replaced as a whole, after the store has it.
+The view in memory is replaced as a whole, after the store has it. In a cluster it follows the
+store, so that what is set by way of one node holds on all.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from goqueue.cluster.metadata import (
     Committed,
     Condition,
     Delete,
+    Entry,
     MetadataStore,
     Put,
     Revision,
@@ -22,7 +24,9 @@ from goqueue.cluster.metadata import (
 from goqueue.model.errors import InvalidTopicConfigError, MetadataUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    from goqueue.cluster.view_keeper import ViewKeeper
 
 
 _MAX_STORED_CONFIGS: Final = 100_000
@@ -34,21 +38,33 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 class StoredConfigs:
     """The settings of every resource of one kind."""
 
-    def __init__(self, store: MetadataStore, prefix: str) -> None:
+    def __init__(self, store: MetadataStore, prefix: str, keeper: ViewKeeper | None = None) -> None:
+        """Follow the store by `keeper`, where other nodes change it, too."""
         self._store = store
         self._prefix = prefix
+        self._keeper = keeper
+        self.on_change: Callable[[], None] | None = None
+        """Told that another node, or this one, has changed something in the cluster."""
         self._configs: Mapping[str, Mapping[str, str]] = {}
         self._revisions: dict[str, Revision] = {}
 
     async def load(self) -> None:
         """Read them from the metadata store."""
+        if self._keeper is not None:
+            self._keeper.mirror(self._prefix, self._take)
+            return
         snapshot = await self._store.range(self._prefix)
-        names = {entry.key.removeprefix(self._prefix): entry for entry in snapshot.entries}
+        self._take({entry.key: entry for entry in snapshot.entries})
+
+    def _take(self, entries: Mapping[str, Entry]) -> None:
+        names = {key.removeprefix(self._prefix): entry for key, entry in entries.items()}
         self._configs = {
             name: MappingProxyType(msgspec.msgpack.decode(entry.value, type=dict[str, str]))
             for name, entry in names.items()
         }
         self._revisions = {name: entry.revision for name, entry in names.items()}
+        if self.on_change is not None:
+            self.on_change()
 
     @property
     def names(self) -> list[str]:
@@ -83,6 +99,9 @@ class StoredConfigs:
                 f"the settings of {name!r} could not be changed because they were changing "
                 "already; try again"
             )
+        if self._keeper is not None:
+            await self._keeper.reached(result.revision)
+            return
         others = {key: value for key, value in self._configs.items() if key != name}
         if overrides:
             self._configs = {**others, name: MappingProxyType(dict(overrides))}

@@ -1,0 +1,1 @@
+"""Replicas of partitions: what leaders and followers do with the others."""
