@@ -1,8 +1,8 @@
 """The metadata store: a small sorted map that changes by compare-and-set and can be watched.
 
 Everything that nodes must agree on lives behind this interface: topics, their settings, leaders,
-epochs. One node keeps it in a file (`sqlite_store`); a cluster will keep it in a consensus engine,
-and nothing above has to know.
+epochs. One node keeps it in a file (`sqlite_store`), a cluster in etcd (`etcd_store`), and nothing
+above has to know.
 
 Every transaction that changes something gets the next *revision*, one counter for the whole store.
 A key remembers the revision that last wrote it, and a condition names that number: "this key has
@@ -119,7 +119,16 @@ class Changes(msgspec.Struct, frozen=True):
     """What one transaction did to the watched keys, sorted by key."""
 
     revision: Revision
+    """Of every key in it that was written: the revision that a condition names."""
     changes: tuple[Change, ...]
+
+
+class StoreMember(msgspec.Struct, frozen=True):
+    """One process of the consensus engine."""
+
+    name: str
+    client_urls: tuple[str, ...] = ()
+    is_leader: bool = False
 
 
 class StoreStatus(msgspec.Struct, frozen=True):
@@ -127,8 +136,19 @@ class StoreStatus(msgspec.Struct, frozen=True):
 
     revision: Revision
     oldest_watchable: Revision
-    """The lowest revision that a watch may start after."""
+    """The lowest revision that a watch may start after; etcd tells it only to a watch that asked
+    for less, so it is what was heard last."""
     size_bytes: int
+    members: tuple[StoreMember, ...] = ()
+    """Of the consensus engine; a file has none."""
+    leader: str | None = None
+    """The name of the member that leads; None when there is none."""
+    is_healthy: bool = True
+    """Whether it answers readings and commits writes."""
+    version: str = ""
+    """Of the consensus engine."""
+    alarm: str | None = None
+    """What it has raised an alarm for, as etcd calls it: NOSPACE, CORRUPT."""
 
 
 class MetadataStore(Protocol):
@@ -138,12 +158,18 @@ class MetadataStore(Protocol):
         """The newest committed state of one key."""
 
     async def range(self, prefix: str) -> Snapshot:
-        """Every key that starts with `prefix`; the empty prefix is every key."""
+        """Every key that starts with `prefix`; the empty prefix is every key.
+
+        However many there are, they are as they all were at the one revision that is told.
+        """
 
     async def transact(
         self, conditions: Sequence[Condition], operations: Sequence[Operation]
     ) -> TransactionResult:
         """When every condition holds, do every operation, all at one revision; else nothing.
+
+        It is tried once and never again inside: what `Unknown` leaves open, the caller resolves.
+        An error means that nothing happened.
 
         Raises:
             InvalidMetadataRequestError: over a limit, or two operations on one key.

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support.etcd import EtcdMembers, etcd_members
+from unit.cluster.backends import Backend, EtcdBackend, SqliteBackend
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -16,3 +19,19 @@ def memory_folder() -> Iterator[Path]:
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
         yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def etcd() -> Iterator[EtcdMembers]:
+    """One member, for all tests of a file."""
+    with etcd_members(1) as members:
+        yield members
+
+
+@pytest.fixture(params=["sqlite", "etcd"])
+def backend(request: pytest.FixtureRequest, memory_folder: Path) -> Backend:
+    """Each kind of store in turn."""
+    if request.param == "sqlite":
+        return SqliteBackend(memory_folder)
+    members: EtcdMembers = request.getfixturevalue("etcd")
+    return EtcdBackend(members.endpoints)

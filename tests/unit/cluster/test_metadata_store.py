@@ -1,12 +1,9 @@
-"""The SQLite store keeps the promises of the `MetadataStore` interface."""
+"""Every metadata store keeps the promises of the `MetadataStore` interface."""
 
 from __future__ import annotations
 
 import asyncio
-import resource
-import sqlite3
-from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,102 +18,75 @@ from goqueue.cluster.metadata import (
     Entry,
     Put,
     Revision,
-    Unknown,
+    SessionId,
     cluster_id,
 )
-from goqueue.cluster.sqlite_core import HistoryLimits
-from goqueue.cluster.sqlite_file import APPLICATION_ID, FORMAT_VERSION
-from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.model.errors import (
-    CorruptMetadataError,
-    DiskFullError,
-    ForeignFileError,
     InvalidMetadataRequestError,
-    MetadataCompactedError,
     MetadataUnavailableError,
     SessionLapsedError,
-    UnsupportedFormatError,
 )
 from goqueue.model.limits import MAX_METADATA_TRANSACTION_KEYS
-from goqueue.runtime.disk import SystemDisk
 from support.clocks import ManualClock
+from unit.cluster.backends import newest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
+    from collections.abc import AsyncIterator
+
+    from unit.cluster.backends import Backend
 
 TTL_MS = 60_000
-
-
-@asynccontextmanager
-async def opened(
-    folder: Path, clock: ManualClock | None = None, history: HistoryLimits | None = None
-) -> AsyncIterator[SqliteMetadataStore]:
-    store = await SqliteMetadataStore.open(
-        folder / "metadata.db", disk=SystemDisk(), clock=clock or ManualClock(), history=history
-    )
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 async def take(watch: AsyncIterator[Changes], count: int) -> list[Changes]:
     return [await anext(watch) for _ in range(count)]
 
 
-@contextmanager
-def files_at_most(size_bytes: int) -> Iterator[None]:
-    """The kernel refuses to let this process write any file past so many bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 # --- transactions
 
 
-def test_a_transaction_writes_all_its_keys_at_one_revision(memory_folder: Path) -> None:
+def test_a_transaction_writes_all_its_keys_at_one_revision(backend: Backend) -> None:
     async def scenario() -> None:
-        async with opened(memory_folder) as store:
+        async with backend.opened() as store:
+            base = await newest(store)
             result = await store.transact(
                 [], [Put("a/2", b"two"), Put("a/1", b"one"), Put("b", b"")]
             )
-            assert result == Committed(Revision(1))
+            assert result == Committed(Revision(base + 1))
             snapshot = await store.range("a/")
             assert snapshot.entries == (
-                Entry("a/1", b"one", Revision(1)),
-                Entry("a/2", b"two", Revision(1)),
+                Entry("a/1", b"one", Revision(base + 1)),
+                Entry("a/2", b"two", Revision(base + 1)),
             )
-            assert snapshot.revision == 1
+            assert snapshot.revision == base + 1
 
     asyncio.run(scenario())
 
 
 def test_a_transaction_whose_condition_fails_changes_nothing_and_tells_the_current_values(
-    memory_folder: Path,
+    backend: Backend,
 ) -> None:
     async def scenario() -> None:
-        async with opened(memory_folder) as store:
+        async with backend.opened() as store:
+            base = await newest(store)
             await store.transact([], [Put("leader", b"1")])
             await store.transact([], [Put("leader", b"2")])
             result = await store.transact(
-                [Condition("leader", Revision(1)), Condition("other", ABSENT)],
+                [Condition("leader", Revision(base + 1)), Condition("other", ABSENT)],
                 [Put("leader", b"3"), Put("other", b"x")],
             )
-            assert result == Conflict({"leader": Entry("leader", b"2", Revision(2)), "other": None})
-            assert (await store.range("")).revision == 2
+            assert result == Conflict(
+                {"leader": Entry("leader", b"2", Revision(base + 2)), "other": None}
+            )
+            assert (await store.range("")).revision == base + 2
             assert await store.get("other") is None
 
     asyncio.run(scenario())
 
 
-def test_of_many_writers_that_want_an_absent_key_one_gets_it(memory_folder: Path) -> None:
+def test_of_many_writers_that_want_an_absent_key_one_gets_it(backend: Backend) -> None:
     async def scenario() -> None:
-        async with opened(memory_folder) as store:
+        async with backend.opened() as store:
             results = await asyncio.gather(
                 *(
                     store.transact([Condition("id", ABSENT)], [Put("id", b"%d" % number)])
@@ -131,25 +101,27 @@ def test_of_many_writers_that_want_an_absent_key_one_gets_it(memory_folder: Path
     asyncio.run(scenario())
 
 
-def test_a_transaction_that_changes_nothing_takes_no_revision(memory_folder: Path) -> None:
+def test_a_transaction_that_changes_nothing_takes_no_revision(backend: Backend) -> None:
     async def scenario() -> None:
-        async with opened(memory_folder) as store:
+        async with backend.opened() as store:
+            base = await newest(store)
             await store.transact([], [Put("a", b"1")])
-            result = await store.transact([Condition("a", Revision(1))], [Delete("missing")])
-            assert result == Committed(Revision(1))
+            result = await store.transact([Condition("a", Revision(base + 1))], [Delete("missing")])
+            assert result == Committed(Revision(base + 1))
 
     asyncio.run(scenario())
 
 
 def test_a_key_that_came_back_does_not_meet_a_condition_on_its_first_life(
-    memory_folder: Path,
+    backend: Backend,
 ) -> None:
     async def scenario() -> None:
-        async with opened(memory_folder) as store:
+        async with backend.opened() as store:
+            base = await newest(store)
             await store.transact([], [Put("a", b"same")])
             await store.transact([], [Delete("a")])
             await store.transact([], [Put("a", b"same")])
-            result = await store.transact([Condition("a", Revision(1))], [Put("a", b"new")])
+            result = await store.transact([Condition("a", Revision(base + 1))], [Put("a", b"new")])
             assert isinstance(result, Conflict)
 
     asyncio.run(scenario())
@@ -168,10 +140,10 @@ def test_a_key_that_came_back_does_not_meet_a_condition_on_its_first_life(
     ids=["empty key", "long key", "not text", "a key twice", "too large", "too many"],
 )
 def test_a_transaction_over_a_limit_is_refused_whole(
-    memory_folder: Path, operations: list[Put]
+    backend: Backend, operations: list[Put]
 ) -> None:
     async def scenario() -> None:
-        async with opened(memory_folder) as store:
+        async with backend.opened() as store:
             with pytest.raises(InvalidMetadataRequestError):
                 await store.transact([], operations)
             assert (await store.range("")).entries == ()
@@ -179,9 +151,9 @@ def test_a_transaction_over_a_limit_is_refused_whole(
     asyncio.run(scenario())
 
 
-def test_a_prefix_is_matched_by_bytes_and_not_by_collation(memory_folder: Path) -> None:
+def test_a_prefix_is_matched_by_bytes_and_not_by_collation(backend: Backend) -> None:
     async def scenario() -> None:
-        async with opened(memory_folder) as store:
+        async with backend.opened() as store:
             keys = ["topics", "topics/", "topics/ä", "topics/\U0010ffff", "Topics/a", "topics0"]
             await store.transact([], [Put(key, b"") for key in keys])
             found = [entry.key for entry in (await store.range("topics/")).entries]
@@ -194,9 +166,10 @@ def test_a_prefix_is_matched_by_bytes_and_not_by_collation(memory_folder: Path) 
 # --- watching
 
 
-def test_a_watcher_sees_every_later_change_once_and_in_order(memory_folder: Path) -> None:
+def test_a_watcher_sees_every_later_change_once_and_in_order(backend: Backend) -> None:
     async def scenario() -> None:
-        async with opened(memory_folder) as store:
+        async with backend.opened() as store:
+            base = await newest(store)
             await store.transact([], [Put("t/a", b"0")])
             watch = store.watch("t/", (await store.range("t/")).revision)
             waiting = asyncio.ensure_future(take(watch, 3))
@@ -205,67 +178,47 @@ def test_a_watcher_sees_every_later_change_once_and_in_order(memory_folder: Path
             await store.transact([], [Delete("t/a")])
             await store.transact([], [Put("t/a", b"4")])
             assert await waiting == [
-                Changes(Revision(3), (Change("t/b", b"2"), Change("t/c", b"1"))),
-                Changes(Revision(4), (Change("t/a", None),)),
-                Changes(Revision(5), (Change("t/a", b"4"),)),
+                Changes(Revision(base + 3), (Change("t/b", b"2"), Change("t/c", b"1"))),
+                Changes(Revision(base + 4), (Change("t/a", None),)),
+                Changes(Revision(base + 5), (Change("t/a", b"4"),)),
             ]
 
     asyncio.run(scenario())
 
 
-def test_a_watch_may_start_in_the_past_and_continues_after_a_restart(memory_folder: Path) -> None:
+def test_a_watch_may_start_in_the_past_and_continues_after_a_restart(backend: Backend) -> None:
     async def scenario() -> None:
-        async with opened(memory_folder) as store:
-            for number in range(2500):
+        async with backend.opened() as store:
+            base = await newest(store)
+            for number in range(backend.many):
                 await store.transact([], [Put("k", b"%d" % number)])
-        async with opened(memory_folder) as store:
-            seen = await take(store.watch("", Revision(0)), 2500)
-            assert [changes.revision for changes in seen] == list(range(1, 2501))
-            assert seen[-1].changes == (Change("k", b"2499"),)
+        async with backend.opened() as store:
+            seen = await take(store.watch("", base), backend.many)
+            expected = range(base + 1, base + backend.many + 1)
+            assert [changes.revision for changes in seen] == list(expected)
+            assert seen[-1].changes == (Change("k", b"%d" % (backend.many - 1)),)
 
     asyncio.run(scenario())
 
 
-def test_a_transaction_is_never_shown_in_two_parts(memory_folder: Path) -> None:
+def test_a_transaction_is_never_shown_in_two_parts(backend: Backend) -> None:
     async def scenario() -> None:
-        async with opened(memory_folder) as store:
+        async with backend.opened() as store:
+            base = await newest(store)
             for _ in range(300):
                 await store.transact([], [Put(f"k/{number}", b"") for number in range(7)])
-            seen = await take(store.watch("", Revision(0)), 300)
-            assert [changes.revision for changes in seen] == list(range(1, 301))
+            seen = await take(store.watch("", base), 300)
+            assert [changes.revision for changes in seen] == list(range(base + 1, base + 301))
             assert {len(changes.changes) for changes in seen} == {7}
 
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(
-    "limits", [HistoryLimits(revisions=100), HistoryLimits(size_bytes=1000)], ids=["count", "bytes"]
-)
-def test_old_changes_are_forgotten_and_whoever_asks_for_them_is_told(
-    memory_folder: Path, limits: HistoryLimits
-) -> None:
+def test_a_watcher_that_waits_is_told_when_the_store_closes(backend: Backend) -> None:
     async def scenario() -> None:
-        async with opened(memory_folder, history=limits) as store:
-            for number in range(500):
-                await store.transact([], [Put("k", b"%03d" % number)])
-            oldest = (await store.status()).oldest_watchable
-            assert 0 < 500 - oldest <= 250
-            with pytest.raises(MetadataCompactedError) as caught:
-                await anext(store.watch("", Revision(oldest - 1)))
-            assert caught.value.oldest == oldest
-            seen = await take(store.watch("", oldest), 500 - oldest)
-            assert [changes.revision for changes in seen] == list(range(oldest + 1, 501))
-        async with opened(memory_folder, history=limits) as store:
-            await store.transact([], [Put("k", b"500")])  # one more does not forget one more
-            assert (await store.status()).oldest_watchable == oldest
-
-    asyncio.run(scenario())
-
-
-def test_a_watcher_that_waits_is_told_when_the_store_closes(memory_folder: Path) -> None:
-    async def scenario() -> None:
-        async with opened(memory_folder) as store:
-            waiting = asyncio.ensure_future(take(store.watch("", Revision(0)), 1))
+        async with backend.opened() as store:
+            base = await newest(store)
+            waiting = asyncio.ensure_future(take(store.watch("", base), 1))
             await store.status()  # the watcher's own reading was queued before this one
         with pytest.raises(MetadataUnavailableError):
             await waiting
@@ -273,77 +226,54 @@ def test_a_watcher_that_waits_is_told_when_the_store_closes(memory_folder: Path)
     asyncio.run(scenario())
 
 
-# --- sessions
-
-
-def test_the_keys_of_a_session_go_together_when_its_deadline_passes(memory_folder: Path) -> None:
+def test_a_session_that_is_kept_alive_does_not_lapse(backend: Backend) -> None:
     async def scenario() -> None:
         clock = ManualClock()
-        async with opened(memory_folder, clock) as store:
-            session = await store.open_session(TTL_MS)
-            await store.transact([], [Put("n/1", b"", session), Put("n/2", b"", session)])
-            await store.transact([], [Put("n/3", b"stays")])
-            clock.advance(TTL_MS - 1)
-            await store.end_lapsed_sessions()
-            assert len((await store.range("n/")).entries) == 3
-            clock.advance(1)
-            await store.end_lapsed_sessions()
-            assert [entry.key for entry in (await store.range("n/")).entries] == ["n/3"]
-            (changes,) = await take(store.watch("n/", Revision(2)), 1)
-            assert changes.changes == (Change("n/1", None), Change("n/2", None))
-
-    asyncio.run(scenario())
-
-
-def test_a_session_that_is_kept_alive_does_not_lapse(memory_folder: Path) -> None:
-    async def scenario() -> None:
-        clock = ManualClock()
-        async with opened(memory_folder, clock) as store:
+        async with backend.opened(clock) as store:
             session = await store.open_session(TTL_MS)
             await store.transact([], [Put("n", b"", session)])
             for _ in range(3):
                 clock.advance(TTL_MS - 1)
                 await store.keep_alive(session)
-                await store.end_lapsed_sessions()
             assert await store.get("n") is not None
 
     asyncio.run(scenario())
 
 
 def test_a_session_past_its_deadline_is_refused_even_before_it_was_tidied_up(
-    memory_folder: Path,
+    backend: Backend,
 ) -> None:
     async def scenario() -> None:
         clock = ManualClock()
-        async with opened(memory_folder, clock) as store:
+        async with backend.opened(clock) as store:
             session = await store.open_session(TTL_MS)
             clock.advance(TTL_MS)
             with pytest.raises(SessionLapsedError):
-                await store.keep_alive(session)
-            with pytest.raises(SessionLapsedError):
                 await store.transact([], [Put("n", b"", session)])
+            with pytest.raises(SessionLapsedError):
+                await store.keep_alive(session)
+            assert await store.get("n") is None
 
     asyncio.run(scenario())
 
 
-def test_a_lapsed_session_is_tidied_up_without_being_asked(memory_folder: Path) -> None:
+def test_a_session_that_was_never_opened_is_refused(backend: Backend) -> None:
     async def scenario() -> None:
-        clock = ManualClock()
-        async with opened(memory_folder, clock) as store:
-            session = await store.open_session(TTL_MS)
-            await store.transact([], [Put("n", b"", session)])
-            clock.advance(TTL_MS - 1)
-            store._arm()  # the timer is the loop's, which knows nothing of this test's clock
-            clock.advance(1)
-            (changes,) = await take(store.watch("n", Revision(1)), 1)
-            assert changes.changes == (Change("n", None),)
+        async with backend.opened() as store:
+            with pytest.raises(SessionLapsedError):
+                await store.keep_alive(SessionId(77))
+            with pytest.raises(SessionLapsedError):
+                await store.transact([], [Put("n", b"", SessionId(77))])
+            with pytest.raises(InvalidMetadataRequestError):
+                await store.open_session(0)
+            await store.end_session(SessionId(77))
 
     asyncio.run(scenario())
 
 
-def test_a_session_that_ends_takes_its_keys_and_no_others(memory_folder: Path) -> None:
+def test_a_session_that_ends_takes_its_keys_and_no_others(backend: Backend) -> None:
     async def scenario() -> None:
-        async with opened(memory_folder) as store:
+        async with backend.opened() as store:
             first, second = await store.open_session(TTL_MS), await store.open_session(TTL_MS)
             await store.transact([], [Put("a", b"", first), Put("b", b"", second)])
             await store.transact([], [Put("c", b"", first)])
@@ -355,27 +285,11 @@ def test_a_session_that_ends_takes_its_keys_and_no_others(memory_folder: Path) -
     asyncio.run(scenario())
 
 
-def test_keys_of_sessions_do_not_outlive_the_process(memory_folder: Path) -> None:
-    async def scenario() -> None:
-        async with opened(memory_folder) as store:
-            session = await store.open_session(TTL_MS)
-            await store.transact([], [Put("a", b"", session), Put("b", b"")])
-        async with opened(memory_folder) as store:
-            assert [entry.key for entry in (await store.range("")).entries] == ["b"]
-            (changes,) = await take(store.watch("", Revision(1)), 1)
-            assert changes == Changes(Revision(2), (Change("a", None),))
-
-    asyncio.run(scenario())
-
-
-# --- the file
-
-
-def test_the_cluster_id_is_made_once_and_kept(memory_folder: Path) -> None:
+def test_the_cluster_id_is_made_once_and_kept(backend: Backend) -> None:
     async def scenario() -> set[str]:
         ids = set()
         for _ in range(2):
-            async with opened(memory_folder) as store:
+            async with backend.opened() as store:
                 ids.update(await asyncio.gather(*(cluster_id(store) for _ in range(5))))
         return ids
 
@@ -383,158 +297,9 @@ def test_the_cluster_id_is_made_once_and_kept(memory_folder: Path) -> None:
     assert len(only) == 22
 
 
-def test_a_second_opener_is_told_that_the_file_is_in_use(memory_folder: Path) -> None:
+def test_a_closed_store_refuses_every_call(backend: Backend) -> None:
     async def scenario() -> None:
-        async with opened(memory_folder):
-            with pytest.raises(MetadataUnavailableError, match="another process"):
-                async with opened(memory_folder):
-                    pass
-        async with opened(memory_folder) as store:
-            assert (await store.status()).revision == 0
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize("damage", ["header", "middle", "cut", "text"])
-def test_a_damaged_file_is_refused_with_its_name_and_what_to_do(
-    memory_folder: Path, damage: str
-) -> None:
-    path = memory_folder / "metadata.db"
-
-    async def scenario() -> None:
-        async with opened(memory_folder) as store:
-            for number in range(500):
-                await store.transact([], [Put(f"topics/{number:04}", b"x" * 100)])
-        data = bytearray(path.read_bytes())
-        if damage == "header":
-            data[:16] = b"\0" * 16
-        elif damage == "middle":
-            data[5000:9000] = b"\xa5" * 4000
-        elif damage == "cut":
-            del data[len(data) // 2 :]
-        else:
-            data[:] = b"not a database, and longer than a header of one" * 100
-        path.write_bytes(data)
-        with pytest.raises(CorruptMetadataError, match="restore it"):
-            async with opened(memory_folder):
-                pass
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("application_id", "version", "error"),
-    [
-        (0, 0, ForeignFileError),
-        (APPLICATION_ID, FORMAT_VERSION + 1, UnsupportedFormatError),
-    ],
-    ids=["of another program", "of a newer version"],
-)
-def test_a_database_that_is_not_ours_is_left_alone(
-    memory_folder: Path, application_id: int, version: int, error: type[Exception]
-) -> None:
-    path = memory_folder / "metadata.db"
-    connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE theirs (x)")
-    connection.execute(f"PRAGMA application_id = {application_id}")
-    connection.execute(f"PRAGMA user_version = {version}")
-    connection.close()
-    before = path.read_bytes()
-
-    async def scenario() -> None:
-        with pytest.raises(error):
-            async with opened(memory_folder):
-                pass
-
-    asyncio.run(scenario())
-    assert path.read_bytes() == before
-
-
-def test_a_commit_that_the_disk_refused_is_unknown_and_stops_the_store(
-    memory_folder: Path,
-) -> None:
-    async def scenario() -> None:
-        async with opened(memory_folder) as store:
-            await store.transact([], [Put("a", b"acknowledged")])
-            log = memory_folder / "metadata.db-wal"
-            with files_at_most(log.stat().st_size + 100):
-                result = await store.transact([], [Put("a", b"token-7")])
-            assert isinstance(result, Unknown)
-            with pytest.raises(MetadataUnavailableError, match="open it again"):
-                await store.get("a")
-        async with opened(memory_folder) as store:
-            entry = await store.get("a")
-            assert entry is not None
-            assert entry.value in {b"acknowledged", b"token-7"}
-            assert (await store.status()).revision == entry.revision
-
-    asyncio.run(scenario())
-
-
-def test_a_full_disk_refuses_the_transaction_and_the_store_goes_on(memory_folder: Path) -> None:
-    async def scenario() -> None:
-        async with opened(memory_folder) as store:
-            await store.transact([], [Put("a", b"1")])
-            store._core._connection.execute("PRAGMA max_page_count = 20")
-            with pytest.raises(DiskFullError):
-                await store.transact([], [Put("big", b"x" * 500_000)])
-            assert await store.get("big") is None
-            store._core._connection.execute("PRAGMA max_page_count = 100000")
-            result = await store.transact([], [Put("big", b"x" * 500_000)])
-            assert result == Committed(Revision(2))
-
-    asyncio.run(scenario())
-
-
-class FullWhenItCommits:
-    """A connection whose disk has no room for the log when a transaction wants to end."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.connection, name)
-
-    def execute(self, statement: str, *parameters: Any) -> Any:
-        if statement == "COMMIT":
-            error = sqlite3.OperationalError("database or disk is full")
-            error.sqlite_errorcode = sqlite3.SQLITE_FULL
-            raise error
-        return self.connection.execute(statement, *parameters)
-
-
-def test_a_disk_that_fills_up_during_the_commit_is_no_reason_to_doubt(memory_folder: Path) -> None:
-    async def scenario() -> None:
-        async with opened(memory_folder) as store:
-            real = store._core._connection
-            vars(store._core)["_connection"] = FullWhenItCommits(real)
-            with pytest.raises(DiskFullError):
-                await store.transact([], [Put("a", b"1")])
-            store._core._connection = real
-            assert await store.get("a") is None
-            assert await store.transact([], [Put("a", b"2")]) == Committed(Revision(1))
-
-    asyncio.run(scenario())
-
-
-def test_a_caller_that_gives_up_does_not_keep_watchers_from_the_change(memory_folder: Path) -> None:
-    async def scenario() -> None:
-        async with opened(memory_folder) as store:
-            waiting = asyncio.ensure_future(take(store.watch("", Revision(0)), 1))
-            await store.status()
-            writing = asyncio.ensure_future(store.transact([], [Put("a", b"1")]))
-            await asyncio.sleep(0)
-            store._worker.submit(int).result()  # the write is through, the loop has not heard
-            assert writing.cancel()
-            ((change,),) = [changes.changes for changes in await waiting]
-            assert change == Change("a", b"1")
-
-    asyncio.run(scenario())
-
-
-def test_a_closed_store_refuses_every_call(memory_folder: Path) -> None:
-    async def scenario() -> None:
-        async with opened(memory_folder) as store:
+        async with backend.opened() as store:
             pass
         await store.close()
         calls = [
