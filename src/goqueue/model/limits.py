@@ -96,6 +96,14 @@ least recently is dropped."""
 MAX_LOGS_AWAITING_FLUSH: Final = 256
 """Logs that wait for their flush interval; with more, all of them are flushed now."""
 
+MAX_TAIL_BYTES: Final = 4 * 1024 * 1024
+"""In a cluster: the newest batches of a partition that are held in memory for followers and readers
+that keep up. Of more, the oldest are dropped, and read from the log."""
+
+MAX_TAILS_BYTES: Final = 64 * 1024 * 1024
+"""The same for all partitions of a node together. Of more, those of the partition that was not
+appended to for the longest are dropped."""
+
 MAX_OPEN_SEGMENTS: Final = 512
 """Segments of all logs with open descriptors. A sealed one has up to three: its batches and two
 mapped indexes. At the bound the one that was not used for the longest is closed."""

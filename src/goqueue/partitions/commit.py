@@ -1,7 +1,8 @@
 """What "committed" means: below the high watermark nothing that was acknowledged is ever lost.
 
 A partition asks its policy and nobody else. With one replica the disk decides, as the settings of
-the topic promise; with several, the in-sync replicas would.
+the topic promise; with several, the in-sync replicas do
+(`goqueue.partitions.replication.replicated_commit`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 from goqueue.storage.config import Fsync
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from goqueue.partitions.partition_log import PartitionLog
 
 
@@ -23,8 +26,23 @@ class CommitPolicy(Protocol):
     def is_committed(self, end_offset: int) -> bool:
         """Whether an append that ended there may be acknowledged."""
 
-    async def committed(self, end_offset: int) -> None:
-        """Return when it may be. Raises `StorageError` when it cannot be."""
+    def committed(self, end_offset: int) -> Awaitable[None]:
+        """Return when it may be, to one of the broker's own writers.
+
+        Raises `StorageError` when it cannot be.
+        """
+
+    def acknowledged(self, end_offset: int) -> Awaitable[None]:
+        """The same for a publisher, who is also told when that may take long.
+
+        Raises like `committed`, and `NotEnoughReplicasAfterAppendError`.
+        """
+
+    def is_persisted(self, end_offset: int) -> bool:
+        """Whether this replica alone has it as durably as the topic promises."""
+
+    def persisted(self, end_offset: int) -> Awaitable[None]:
+        """Return when it has. Raises `StorageError` when it cannot."""
 
 
 class LocalCommit:
@@ -32,7 +50,8 @@ class LocalCommit:
 
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
-        self.committed = log.durable
+        self.committed = self.acknowledged = self.persisted = log.durable
+        self.is_persisted = self.is_committed
 
     def high_watermark(self) -> int:
         """The log end, or what is on the disk where a topic asks for `fsync=always`."""

@@ -55,7 +55,16 @@ def open_on_disk(
     clock: Clock,
     summary: LogSummary | None = None,
     on_damage: Callable[[DamagedRangeError], None] | None = None,
+    is_replica: bool = False,
 ) -> OpenedLog:
-    """Open the log in `folder`; nobody else may use it yet."""
-    log = DiskLog(folder, config, host, shared=shared, clock=clock, summary=summary)
+    """Open the log in `folder`; nobody else may use it yet.
+
+    With `is_replica` other nodes hold the same log, and what is damaged here is cut off.
+    """
+    kind: type[DiskLog] = DiskLog
+    if is_replica:
+        from goqueue.storage.disk_replica import DiskReplica  # noqa: PLC0415 - only in a cluster
+
+        kind = DiskReplica
+    log = kind(folder, config, host, shared=shared, clock=clock, summary=summary)
     return opened(log, clock, on_damage)

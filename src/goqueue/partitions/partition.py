@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from goqueue.metrics.registry import Metrics
-from goqueue.model.errors import InvariantError, OffsetOutOfRangeError
+from goqueue.model.errors import GoQueueError, InvariantError, OffsetOutOfRangeError
 from goqueue.model.ids import NO_PRODUCER_ID
 from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.commit import CommitPolicy, LocalCommit
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Bytes
     from goqueue.storage.compaction.cleanable import CompactionStats
-    from goqueue.storage.region import Region
+    from goqueue.storage.region import Readable
 
 
 class Isolation(IntEnum):
@@ -70,6 +70,12 @@ class Partition(Replica):
     - `log_end`: the next offset to be given.
     """
 
+    not_enough: GoQueueError | None = None
+    """Why publishers that want every in-sync replica to have their batches are refused, if they
+    are: too few are in sync."""
+    isolated: GoQueueError | None = None
+    """Why every append is refused, if it is: this node hears nothing of the others."""
+
     def __init__(
         self,
         partition_id: TopicPartition,
@@ -89,6 +95,8 @@ class Partition(Replica):
         policy = commit(self._log)
         self._high_watermark = policy.high_watermark
         self.is_committed, self.committed = policy.is_committed, policy.committed
+        self.acknowledged = policy.acknowledged
+        self.is_persisted, self.persisted = policy.is_persisted, policy.persisted
         self._log.on_flushed = self._after_flush
         self._visible_to = self.high_watermark
         self._stable_to = self.last_stable
@@ -223,7 +231,7 @@ class Partition(Replica):
 
     # --- Reading ---------------------------------------------------------------------------------
 
-    def find(self, offset: int, max_bytes: int, isolation: Isolation) -> Region | None:
+    def find(self, offset: int, max_bytes: int, isolation: Isolation) -> Readable | None:
         """The batches from `offset` on that this reader may see; None when there are none yet.
 
         Raises:

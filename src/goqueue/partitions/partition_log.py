@@ -156,8 +156,10 @@ class PartitionLog(Protocol):
     async def move_start(self, offset: int) -> int:
         """Let the log start at `offset`, or at its end; returns where. Raises `StorageError`."""
 
-    async def expire(self, *, retention_ms: int | None, retention_bytes: int | None) -> int:
-        """Drop the segments that have outlived the limits; returns how many."""
+    async def expire(
+        self, *, retention_ms: int | None, retention_bytes: int | None, until: int | None = None
+    ) -> int:
+        """Drop what has outlived the limits and lies before `until`; returns how many segments."""
 
     def has_segments_before(self, offset: int) -> bool:
         """Whether `move_start` would give back room, and not only hide records."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, cast
 
 from goqueue.model.errors import (
     NotLeaderError,
@@ -19,14 +19,14 @@ from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.opening import OpenedLog, open_on_disk
 from goqueue.partitions.partition import Partition
 from goqueue.partitions.replica import ABSENT, Role
-from goqueue.runtime.tasks import in_thread
+from goqueue.runtime.tasks import in_portions, in_thread
 from goqueue.storage.checkpoints.book import CheckpointBook
 from goqueue.storage.disk_log import LogHost
 from goqueue.storage.flushing.schedule import FlushSchedule
 from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
     from uuid import UUID
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from goqueue.partitions.damage import DamageReports
     from goqueue.partitions.due_marks import MaintenanceMarks
     from goqueue.partitions.measures import Measures
+    from goqueue.partitions.replication.holding import Holding
+    from goqueue.partitions.replication.replicated_partition import ReplicatedPartition
     from goqueue.runtime.clock import Clock
     from goqueue.storage.checkpoints.checkpoint import LogSummary
     from goqueue.storage.open_files import SharedFiles
     from goqueue.topics.catalogue import Topic, Topics
 
 logger = logging.getLogger(__name__)
-
-_T = TypeVar("_T")
 
 BOOK_FILE: Final = "log-summaries"
 PORTION: Final = 64
@@ -98,6 +98,11 @@ class Partitions:
         self._watches: defaultdict[str, list[LeadershipWatch]] = defaultdict(list)
         self.facts: ClusterFacts | None = None
         """Who leads what this node has no replica of; None on a node without others."""
+        self.holding: Holding | None = None
+        """Of a node of a cluster, set before anything is opened: which partitions it holds. A node
+        on its own holds all, and leads them."""
+        self._opening = asyncio.Lock()
+        """Held while partitions of a cluster are opened."""
         self.on_opened: Callable[[int], None] = lambda _: None
         """Told how many partitions were opened."""
 
@@ -146,23 +151,30 @@ class Partitions:
         """A partition in any role, if it is open here."""
         return self._open.get(partition_id)
 
+    def replica(self, partition_id: TopicPartition) -> ReplicatedPartition | None:
+        """The same on a node of a cluster."""
+        return cast("ReplicatedPartition | None", self._open.get(partition_id))
+
     def failed(self) -> list[Partition]:
         """The partitions whose logs refuse appends."""
         marked = map(self._open.get, sorted(self._marks.failing))
         return [each for each in marked if each is not None and each.failure is not None]
 
     async def open_all(self) -> None:
-        """Open every partition of every topic, in threads, recovering those that need it.
+        """Open every partition of every topic that this node holds, in threads.
+
+        Those that need it are recovered.
 
         Raises:
             StorageError: the stored data of a partition cannot be opened.
         """
         summaries = await in_thread(self._executor, self.book.load)
-        wanted = [
-            (topic, number)
-            for topic in self._topics.catalogue.by_name.values()
-            for number in range(topic.partition_count)
-        ]
+        await self._open_in_threads(self._topics.catalogue.by_name.values(), summaries)
+
+    async def _open_in_threads(
+        self, topics: Iterable[Topic], summaries: Mapping[str, LogSummary]
+    ) -> None:
+        wanted = [(topic, each.partition) for topic in topics for each in self._missing(topic)]
 
         def open_logs(portion: Sequence[tuple[Topic, int]]) -> list[OpenedLog]:
             return [self._open_log(topic, number, summaries) for topic, number in portion]
@@ -170,22 +182,40 @@ class Partitions:
         async def open_portion(portion: Sequence[tuple[Topic, int]]) -> None:
             opened = await in_thread(self._executor, partial(open_logs, portion))
             for (topic, number), stored in zip(portion, opened, strict=True):
-                await self._tell_leading(self._add(TopicPartition(topic.name, number), stored))
+                if topic.topic_id in self._topics.catalogue.by_id:
+                    await self._tell_leading(self._add(topic, number, stored))
+                else:
+                    await stored.log.remove()  # the topic was deleted meanwhile
 
-        await _in_portions(wanted, open_portion, PORTIONS_OPENING)
+        await in_portions(wanted, PORTION, open_portion, PORTIONS_OPENING)
 
     async def open_topic(self, topic: Topic) -> None:
-        """Open every partition of a topic that is not open yet; new ones start empty.
+        """Open every partition of a topic that is to be here and is not; new ones start empty.
 
-        All are open before anything is awaited: a topic that is in the catalogue has partitions.
+        All are open before anything is awaited: a topic that is in the catalogue has partitions. In
+        a cluster they may be elsewhere, or about to be opened, and are opened in threads.
         """
+        if self.holding is not None:
+            async with self._opening:
+                if self._topics.catalogue.by_id.get(topic.topic_id) is not None:
+                    await self._open_in_threads((topic,), {})
+            return
         new = [
-            self._add(partition_id, self._open_log(topic, partition_id.partition, {}))
-            for partition_id in _ids(topic)
-            if partition_id not in self._open
+            self._add(topic, each.partition, self._open_log(topic, each.partition, {}))
+            for each in self._missing(topic)
         ]
         for partition in new:
             await self._tell_leading(partition)
+
+    def _missing(self, topic: Topic) -> list[TopicPartition]:
+        """The partitions that this node is to hold and that are not open."""
+        holding = self.holding
+        return [
+            each
+            for each in _ids(topic)
+            if each not in self._open
+            and (holding is None or holding.held(topic, each.partition) is not None)
+        ]
 
     def _open_log(
         self, topic: Topic, number: int, summaries: Mapping[str, LogSummary]
@@ -199,10 +229,15 @@ class Partitions:
             clock=self._clock,
             summary=summaries.get(self.book.name_of(folder)),
             on_damage=partial(self._damage.damaged, TopicPartition(topic.name, number)),
+            is_replica=self.holding is not None,
         )
 
-    def _add(self, partition_id: TopicPartition, stored: OpenedLog) -> Partition:
-        partition = self._open[partition_id] = Partition(
+    def _add(self, topic: Topic, number: int, stored: OpenedLog) -> Partition:
+        make: Callable[..., Partition] = Partition
+        if self.holding is not None:
+            make = self.holding.maker(topic, number)
+        partition_id = TopicPartition(topic.name, number)
+        partition = self._open[partition_id] = make(
             partition_id,
             stored,
             clock=self._clock,
@@ -241,8 +276,8 @@ class Partitions:
     async def lead(self, partition_id: TopicPartition, epoch: int) -> None:
         """This node leads a partition, which is open, in an epoch."""
         partition = self._open[partition_id]
-        partition.lead(epoch)
-        await self._tell_leading(partition)
+        if await partition.begin(epoch):
+            await self._tell_leading(partition)
 
     async def follow(self, partition_id: TopicPartition, leader: int | None, epoch: int) -> None:
         """Another node leads a partition, which is open here; None is none."""
@@ -251,8 +286,11 @@ class Partitions:
         partition.follow(leader, epoch)
         if was_leading:
             await self._tell_left(partition)
+            await partition.end()
 
     async def _tell_leading(self, partition: Partition) -> None:
+        if not partition.is_leading:
+            return
         for watch in self._watches.get(partition.id.topic, ()):
             await watch.on_leading(partition, partition.leader_epoch)
 
@@ -269,11 +307,13 @@ class Partitions:
             partition.configure(config)
 
     def of_topic(self, topic: Topic) -> list[Partition]:
-        """The partitions of one topic, in order.
+        """The partitions of one topic, in order; in a cluster those of which a replica is here.
 
         Raises:
             UnknownTopicError: it was deleted meanwhile.
         """
+        if self.holding is not None:
+            return self.local_of(topic)
         try:
             return [self._open[each] for each in _ids(topic)]
         except KeyError:
@@ -332,7 +372,7 @@ class Partitions:
         """
         partitions = tuple(self)
         await self._schedule.flush_all()
-        await _in_portions(partitions, self._close_portion, PORTIONS_CLOSING)
+        await in_portions(partitions, PORTION, self._close_portion, PORTIONS_CLOSING)
         self._open.clear()
         try:
             await self.save_book()
@@ -348,16 +388,3 @@ class Partitions:
 
 def _ids(topic: Topic) -> list[TopicPartition]:
     return [TopicPartition(topic.name, number) for number in range(topic.partition_count)]
-
-
-async def _in_portions(
-    items: Sequence[_T], work: Callable[[Sequence[_T]], Awaitable[None]], at_a_time: int
-) -> None:
-    """Give the items to `work` in portions, several portions at a time."""
-    portions = iter([items[at : at + PORTION] for at in range(0, len(items), PORTION)])
-
-    async def some() -> None:
-        for portion in portions:
-            await work(portion)
-
-    await asyncio.gather(*(some() for _ in range(at_a_time)))

@@ -106,6 +106,14 @@ class Replica:
 
     # --- Role ------------------------------------------------------------------------------------
 
+    async def begin(self, epoch: int) -> bool:
+        """Lead in an epoch as soon as that is possible; false when another role came meanwhile."""
+        self.lead(epoch)
+        return True
+
+    async def end(self) -> None:
+        """What is left to do when another node leads."""
+
     def lead(self, epoch: int) -> None:
         """Append from now on, in this epoch."""
         self._become(Leading(epoch))

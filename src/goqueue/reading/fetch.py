@@ -15,7 +15,7 @@ from goqueue.partitions.partition import Isolation, Partition
 from goqueue.partitions.waiting import Waiter
 from goqueue.records.batch import BatchInfo, walk
 from goqueue.records.committed import committed
-from goqueue.storage.region import Region
+from goqueue.storage.region import Readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -93,7 +93,7 @@ class _Found(msgspec.Struct):
 
     read: PartitionRead
     partition: Partition | None = None
-    region: Region | None = None
+    region: Readable | None = None
     length: int = 0
     """Of the region, also when that is not held."""
     error: GoQueueError | None = None
@@ -270,7 +270,7 @@ class Fetcher:
 
     def _region(
         self, item: _Found, max_bytes: int, isolation: Isolation, start: int | None = None
-    ) -> Region | None:
+    ) -> Readable | None:
         """Where the records begin, past any damage at the place asked for."""
         assert item.partition is not None
         offset = item.read.offset if start is None else start
@@ -329,7 +329,7 @@ class Fetcher:
                 item.region = self._region(item, item.length, isolation, offset)
         return None
 
-    async def _read(self, region: Region, found: list[_Found]) -> Chunk:
+    async def _read(self, region: Readable, found: list[_Found]) -> Chunk:
         """The region's batches: at once when the kernel has them in memory, else in a thread."""
         chunk = region.load_cached()
         if chunk is None:

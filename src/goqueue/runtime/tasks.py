@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -73,6 +73,22 @@ async def in_thread(
         if not running.cancelled():
             running.exception()  # seen, so that the loop does not complain of it later
         raise
+
+
+async def in_portions(
+    items: Sequence[_T],
+    size: int,
+    work: Callable[[Sequence[_T]], Awaitable[None]],
+    at_a_time: int,
+) -> None:
+    """Give the items to `work` in portions of a size, several portions at a time."""
+    portions = iter([items[at : at + size] for at in range(0, len(items), size)])
+
+    async def some() -> None:
+        for portion in portions:
+            await work(portion)
+
+    await asyncio.gather(*(some() for _ in range(at_a_time)))
 
 
 class Begun(Generic[_T]):

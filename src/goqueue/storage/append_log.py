@@ -21,7 +21,6 @@ from goqueue.model.errors import (
     LogClosedError,
     LogFailedError,
     MalformedBatchError,
-    OffsetGapError,
 )
 from goqueue.model.tuples import NamedTuple
 from goqueue.records.batch import (
@@ -31,7 +30,6 @@ from goqueue.records.batch import (
     peek,
     stamp,
     validate,
-    walk,
 )
 from goqueue.runtime.clock import Clock, SystemClock
 from goqueue.storage import lookup
@@ -85,6 +83,7 @@ class AppendLog:
         clock: Clock | None = None,
         shared: SharedFiles | None = None,
         summary: LogSummary | None = None,
+        is_replica: bool = False,
     ) -> None:
         """Open the log in `folder`, recovering it first; `recovery` tells what that took.
 
@@ -95,6 +94,8 @@ class AppendLog:
             clock: What says how old segments are.
             shared: What the logs of this process share, with the disk in it.
             summary: What an earlier process knew of the log, if that was kept elsewhere.
+            is_replica: Other nodes hold the same log: what is damaged or missing is cut off here,
+                with everything behind it, to be fetched from them.
         """
         self.config = config or LogConfig()
         self._clock = clock or SystemClock()
@@ -106,6 +107,9 @@ class AppendLog:
         """Called when a write or a sync fails, and the log refuses appends from then on."""
         shared = shared or SharedFiles(disk)
         self._store = SegmentStore(folder, self.config, shared, self._clock, summary)
+        self.is_replica = is_replica
+        if is_replica:
+            self._cut_damage()
         if not self.recovery.clean or self._store.needs_checkpoint:
             with suppress(DiskFullError):  # then it is failed: it can be read and trimmed
                 self.flush(checkpoint=True)
@@ -238,39 +242,15 @@ class AppendLog:
         store.stats.bytes_written += size_bytes
         return offset
 
-    def append_replica(self, batches: bytes, *, gaps: bool = False) -> Appended:
-        """Write batches that a leader has stamped, exactly as they are.
-
-        Batches that are already here are left out. With `gaps`, an offset past the end is taken as
-        it is: the leader's log has been compacted.
-
-        Raises:
-            OffsetGapError: the batches do not continue this log.
-        """
-        self._ensure_writable()
-        known, infos, next_offset = 0, [], self.end_offset
-        for position, info in walk(batches):
-            validate(batches, position, info)
-            if info.next_offset <= self.end_offset:
-                known = position + info.size_bytes
-                continue
-            if info.base_offset < next_offset or (info.base_offset > next_offset and not gaps):
-                raise OffsetGapError(next_offset, info.base_offset)
-            infos.append(info)
-            next_offset = info.next_offset
-        if not infos:
-            return Appended(self.end_offset, self.end_offset)
-        if gaps and next_offset > self._store.checkpoint.gaps_below:
-            self._store.note(gaps_below=next_offset)
-        return self._write(memoryview(batches)[known:], infos)
-
-    def _write(self, data: Bytes, infos: list[BatchInfo]) -> Appended:
+    def _write(self, data: Bytes, infos: list[BatchInfo], *, noted: bool = False) -> Appended:
+        """Store batches with their offsets; with `noted`, their epochs are noted already."""
         if not infos:
             raise MalformedBatchError("an append needs at least one batch")
         store = self._store
         try:
-            for info in infos:
-                self._note_epoch(info.leader_epoch, info.base_offset)
+            if not noted:
+                for info in infos:
+                    self._note_epoch(info.leader_epoch, info.base_offset)
             segment = store.growing(len(data))
             segment.write(data)
             for info in infos:
@@ -369,6 +349,9 @@ class AppendLog:
             offset = chunk.next_offset
 
     # --- Failing ---------------------------------------------------------------------------------
+
+    def _cut_damage(self) -> None:
+        """Keep no hole in a log that other nodes hold too; see `ReplicaLog`."""
 
     def _fail(self, error: DiskError) -> None:
         """Refuse appends from now on: a write after a failed one could leave a hole."""

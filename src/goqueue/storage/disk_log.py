@@ -74,6 +74,7 @@ class DiskLog(Log):
         shared: SharedFiles,
         clock: Clock,
         summary: LogSummary | None = None,
+        is_replica: bool = False,
     ) -> None:
         """Open the log in `folder`, which nobody else uses yet.
 
@@ -81,7 +82,9 @@ class DiskLog(Log):
         the disk: they may have seen it before, and will ask for it. A disk that refuses leaves a
         failed log, which is to be recovered like any other.
         """
-        super().__init__(folder, config, clock=clock, shared=shared, summary=summary)
+        super().__init__(
+            folder, config, clock=clock, shared=shared, summary=summary, is_replica=is_replica
+        )
         if config.fsync is Fsync.ALWAYS and self.flushed_offset < self.end_offset:
             with suppress(DiskError):
                 self.flush()
@@ -100,6 +103,8 @@ class DiskLog(Log):
         self._upkeep = asyncio.Lock()
         """Held by whatever works on the files for longer than a moment: one thing at a time, and
         the log is neither closed nor removed under it."""
+        self._compaction: Compaction | None = None
+        """What compaction is reading and writing now."""
         self._removing = asyncio.Lock()
         """Held while segments are removed: recovery must not meet files that are on their way out,
         and of two removals the later start counts."""
@@ -209,15 +214,17 @@ class DiskLog(Log):
             await self._remove_before(offset)
         return self.start_offset
 
-    async def expire(self, *, retention_ms: int | None, retention_bytes: int | None) -> int:
-        """Drop the segments that have outlived the limits; returns how many."""
+    async def expire(
+        self, *, retention_ms: int | None, retention_bytes: int | None, until: int | None = None
+    ) -> int:
+        """Drop what has outlived the limits and lies before `until`; returns how many segments."""
         async with self._removing:
             if self._closed:
                 return 0
             expired = self.expired_before(
                 retention_ms=retention_ms, retention_bytes=retention_bytes
             )
-            return await self._remove_before(expired)
+            return await self._remove_before(expired if until is None else min(expired, until))
 
     def has_segments_before(self, offset: int) -> bool:
         """Whether whole segments lie before an offset."""
@@ -263,10 +270,13 @@ class DiskLog(Log):
         async with self._upkeep:
             if self._closed:
                 return None
-            compaction = Compaction(
+            compaction = self._compaction = Compaction(
                 self, now_ms, until=until, tombstone_ms=tombstone_ms, aborted=aborted
             )
-            await in_thread(self._executor, compaction.build, compaction.cancel)
+            try:
+                await in_thread(self._executor, compaction.build, compaction.cancel)
+            finally:
+                self._compaction = None
             with suppress(LogFailedError):  # the first step speaks of it
                 await self.flusher.checkpoint()  # or that step would, and stop everyone
             with closing(compaction.steps()) as steps:
@@ -286,18 +296,22 @@ class DiskLog(Log):
 
         None when there is nothing to bring back. Raises `DiskError` while the disk still refuses.
         """
+        return await self.restore_by(self.recover_files, rebuild)
+
+    async def restore_by(self, repair: Callable[[], None], rebuild: Callable[[], _T]) -> _T | None:
+        """The same with another way to make the files whole, which runs in a thread."""
+
+        def restored() -> _T:  # readers may look on meanwhile
+            repair()
+            return rebuild()
+
         async with self._upkeep, self._removing:
             await self.flusher.stop()
             if self._closed or self.failure is None:
                 return None
-            rebuilt = await in_thread(self._executor, partial(self._restored, rebuild))
+            rebuilt = await in_thread(self._executor, restored)
             self._failure = None
             return rebuilt
-
-    def _restored(self, rebuild: Callable[[], _T]) -> _T:
-        """Recover the files and rebuild what follows from them; readers may look on meanwhile."""
-        self.recover_files()
-        return rebuild()
 
     async def shut(self, dump: Callable[[], tuple[Entry, ...]]) -> None:
         """Flush, keep what the next start needs, and let go.

@@ -83,13 +83,18 @@ class LeaderEpochs(msgspec.Struct, frozen=True):
     def with_epoch(self, epoch: int, start_offset: int) -> LeaderEpochs:
         """The same with `epoch` writing from `start_offset` on.
 
+        Epochs that begin there or later have written nothing that is kept: a leader notes its epoch
+        before its first batch, and another may lead before there is one. They are dropped.
+
         Raises:
             InvariantError: an epoch at least as new has already written.
         """
-        if epoch <= self.latest:
-            raise InvariantError(f"epoch {epoch} cannot begin after epoch {self.latest}")
-        kept = self.ending_at(start_offset).starts
-        return LeaderEpochs((*kept, EpochStart(epoch, start_offset)))
+        kept = self.ending_at(start_offset)
+        if epoch == kept.latest and len(kept.starts) < len(self.starts):
+            return kept
+        if epoch <= kept.latest:
+            raise InvariantError(f"epoch {epoch} cannot begin after epoch {kept.latest}")
+        return LeaderEpochs((*kept.starts, EpochStart(epoch, start_offset)))
 
     def ending_at(self, end_offset: int) -> LeaderEpochs:
         """The same without the epochs that wrote only at `end_offset` or after."""

@@ -17,7 +17,7 @@ from goqueue.model.errors import (
     InvariantError,
 )
 from goqueue.storage import lookup
-from goqueue.storage.append_log import AppendLog
+from goqueue.storage.replica_log import ReplicaLog
 from goqueue.storage.retention import expired_count, is_aged, newest_ms
 from goqueue.storage.segments import remove_files
 
@@ -83,7 +83,7 @@ class Removal:
         self._segments.clear()
 
 
-class Log(AppendLog):
+class Log(ReplicaLog):
     """A partition's batches on disk."""
 
     # --- Summaries -------------------------------------------------------------------------------
@@ -188,27 +188,6 @@ class Log(AppendLog):
             except DiskError as error:
                 self._fail(error)  # the new segment's file may be there: nothing may pass it
                 raise
-
-    def truncate_to(self, end_offset: int) -> int:
-        """Cut the log so that it ends at `end_offset`, or at the batch that reaches past it.
-
-        A log cut at its start or below is empty, and goes on at `end_offset`.
-
-        For followers whose tail the leader does not have. Interrupted anywhere, the log keeps a
-        prefix that is at least as long as asked for, and can be cut again. No flush may be under
-        way in another thread. Returns the new end.
-        """
-        self._ensure_open()
-        if end_offset >= self.end_offset:
-            return self.end_offset
-        cut = lookup.find_cut(self.segments, end_offset, self.start_offset, self._store.context)
-        try:
-            self._store.cut(cut)
-            self._store.load()
-        except DiskError as error:
-            self._fail(error)
-            raise
-        return self.end_offset
 
     # --- Ending ----------------------------------------------------------------------------------
 

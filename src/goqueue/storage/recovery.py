@@ -69,6 +69,18 @@ class RecoveryReport(msgspec.Struct):
     """There was a checkpoint in the folder, and it could not be read."""
     missing_below_checkpoint: int = 0
     """How many offsets the checkpoint vouched for that are not there any more."""
+    lost_from: int | None = None
+    """In a log that other nodes hold too: where it was cut, because something was damaged or
+    missing there."""
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether batches that were whole once are gone, and not only the end of an append."""
+        return (
+            self.lost_from is not None
+            or self.cut_whole
+            or bool(self.damage or self.missing_below_checkpoint)
+        )
 
     @property
     def clean(self) -> bool:

@@ -7,6 +7,8 @@ somebody holds the region, also when retention or compaction has taken the segme
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import msgspec
 
 from goqueue.model.errors import BatchError, DamagedRangeError, MalformedBatchError
@@ -24,6 +26,20 @@ class Chunk(NamedTuple):
     """Where the next read continues."""
     record_count: int = 0
     """How many records the batches hold."""
+
+
+class Readable(Protocol):
+    """Batches that were found, wherever they are."""
+
+    @property
+    def length(self) -> int:
+        """How many bytes they take."""
+
+    def load(self) -> Chunk:
+        """Give them out; it may wait for the disk. Raises `DamagedRangeError`."""
+
+    def load_cached(self) -> Chunk | None:
+        """The same without waiting; None when it would have to. Raises `DamagedRangeError`."""
 
 
 class Region(msgspec.Struct, frozen=True):

@@ -193,6 +193,23 @@ class SnapshotFolder:
             self._disk.sync_folder(self._folder)
 
 
+def remove_snapshots(disk: Disk, folder: Path, end_offset: int) -> None:
+    """Remove, durably, the snapshots of every kind that know a log up to an offset or further.
+
+    The log is about to be cut there: if one stayed, it would be taken for a snapshot of the records
+    that come in their place.
+    """
+    unwanted = []
+    for name in disk.names(folder):
+        match = _NAME.fullmatch(name) or _UNFINISHED.fullmatch(name)
+        if match and int(match[2]) >= end_offset:
+            unwanted.append(name)
+    for name in unwanted:
+        disk.remove(folder / name)
+    if unwanted:
+        disk.sync_folder(folder)
+
+
 def snapshot_due(records_since: int, ms_since: int) -> bool:
     """Whether enough has changed since the last snapshot to take another."""
     return records_since >= RECORDS_BETWEEN or (records_since > 0 and ms_since >= MS_BETWEEN)

@@ -87,9 +87,9 @@ class SegmentStore:
         active = self.segments.active
         if active is not None and active.end_offset < self.end_offset:
             self.roll()  # offsets that were given out are not given again
-        self._forget_from(self.end_offset)
+        self.forget_from(self.end_offset)
 
-    def _forget_from(self, end_offset: int) -> None:
+    def forget_from(self, end_offset: int) -> None:
         """Let the checkpoint say nothing of batches that it announced and that were never stored.
 
         Another leader may write there next, and its batches would be taken for damage.
@@ -133,13 +133,16 @@ class SegmentStore:
         self._checkpoint.update(log_start=log_start)
 
     def note_epoch(self, epoch: int, start_offset: int) -> None:
-        """A leader begins to write at an offset.
+        """A leader begins to write at an offset; see `note_epochs`."""
+        self.note_epochs(self.epochs.with_epoch(epoch, start_offset))
+
+    def note_epochs(self, epochs: LeaderEpochs) -> None:
+        """Other leaders write from now on.
 
         It is made durable here and now, unless it is the first leader of a log without a
         checkpoint: until it has one, recovery learns the epoch from the batches.
         """
-        epochs = self.epochs.with_epoch(epoch, start_offset)
-        if self._checkpoint.stored or self.epochs.starts or start_offset > 0:
+        if self._checkpoint.stored or self.epochs.starts or epochs.starts[0].start_offset > 0:
             self.note(epochs=epochs)
         else:
             self._checkpoint.assume(epochs=epochs.starts)
@@ -351,7 +354,7 @@ class SegmentStore:
             file = self.disk.open(cut.keeper.path(LOG))
             file.truncate(cut.position)
             file.sync()
-        self._forget_from(end)
+        self.forget_from(end)
 
     def replace(self, base_offset: int, end_offset: int, segment: Segment) -> None:
         """Let one segment stand where several sealed ones were."""

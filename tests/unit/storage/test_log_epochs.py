@@ -94,6 +94,15 @@ def test_an_epoch_that_wrote_nothing_leaves_no_trace() -> None:
     assert table([1]).with_epoch(2, 4).with_epoch(5, 4).starts == ((1, 0), (5, 4))
 
 
+def test_a_leader_that_wrote_nothing_gives_way_to_batches_of_an_earlier_epoch() -> None:
+    """A node that led in epoch 5 at offset 4 lacks what others have of epochs 3 and 4."""
+    led = table([3, 3, 3, 3]).with_epoch(5, 4)
+    assert led.with_epoch(4, 4).starts == ((3, 0), (4, 4))
+    assert led.with_epoch(3, 4).starts == ((3, 0),)
+    with pytest.raises(InvariantError):
+        led.with_epoch(2, 4)
+
+
 def open_log(folder: Path) -> Log:
     return Log(folder, LogConfig(segment_bytes=300), disk=HastyDisk())
 

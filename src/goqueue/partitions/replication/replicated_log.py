@@ -1,0 +1,48 @@
+"""What a partition needs of a log that other nodes hold too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from goqueue.partitions.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from goqueue.storage.append_log import Appended
+
+_T = TypeVar("_T")
+
+
+class ReplicatedLog(PartitionLog, Protocol):
+    """A log that is copied from a leader, cut and started anew.
+
+    At one time, one thing is appended, noted or cut: whoever follows a leader waits for each.
+    """
+
+    def append_replica(self, batches: bytes, *, gaps: bool = False) -> Appended:
+        """Store batches of a leader exactly as they are. See `ReplicaLog`."""
+
+    async def copy(self, batches: bytes, *, gaps: bool = False) -> Appended:
+        """The same; what must be durable before them waits for the disk in a thread."""
+
+    async def begin_epoch(self, epoch: int) -> None:
+        """Note durably that a leader writes from the end on. Raises `StorageError`."""
+
+    async def end_epochs(self) -> None:
+        """Forget durably the epochs of leaders that wrote nothing. Raises `StorageError`."""
+
+    async def truncate(self, end_offset: int, rebuild: Callable[[], _T]) -> _T | None:
+        """Cut the log, with every snapshot of what goes, and call `rebuild` in any thread.
+
+        None when there is nothing to cut, or the log is closed. Raises `StorageError`.
+        """
+
+    async def restart(self, offset: int, rebuild: Callable[[], _T]) -> _T | None:
+        """Let go everything and go on empty at an offset; otherwise as `truncate`."""
+
+    async def discard_unsynced(self, rebuild: Callable[[], _T]) -> _T | None:
+        """Cut a failed log to what is on the disk, for appends to be taken again.
+
+        None when it has not failed. Raises `DiskError` if that is not possible yet.
+        """

@@ -1,0 +1,224 @@
+"""A log as one of several replicas: it copies what a leader wrote, is cut, and starts anew.
+
+The nodes that hold the same log agree byte for byte on what is committed. So what a replica has
+lost it fetches again from the others, under the same offsets: it keeps no hole, as the only copy of
+a log does, and never gives offsets of its own to what is missing.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from goqueue.model.errors import DiskError, OffsetGapError
+from goqueue.model.tuples import NamedTuple
+from goqueue.records.batch import BatchInfo, validate, walk
+from goqueue.storage import lookup
+from goqueue.storage.append_log import Appended, AppendLog
+from goqueue.storage.epochs import LeaderEpochs
+from goqueue.storage.snapshot import remove_snapshots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from goqueue.storage.lookup import Cut
+    from goqueue.storage.recovery import RecoveryReport
+
+
+class ReplicaAppend(NamedTuple):
+    """Batches of a leader that continue this log, checked."""
+
+    data: memoryview
+    infos: list[BatchInfo]
+    end_offset: int
+    """Where the log ended when this was planned."""
+    note: Callable[[], None] | None
+    """Makes durable what the log must know before it holds them; None when that is nothing.
+    It waits for the disk, and may run in any thread, while nothing else is appended or cut."""
+
+
+class ReplicaLog(AppendLog):
+    """What is done to a log that is not the only copy."""
+
+    # --- Copying ---------------------------------------------------------------------------------
+
+    def append_replica(self, batches: bytes, *, gaps: bool = False) -> Appended:
+        """Write batches that a leader has stamped, exactly as they are.
+
+        Batches that are already here are left out. With `gaps`, an offset past the end is taken as
+        it is: the leader's log has been compacted.
+
+        Raises:
+            OffsetGapError: the batches do not continue this log.
+            BatchError: one is damaged; nothing was written.
+            DiskError, LogFailedError: as `append` says.
+        """
+        plan = self.plan_replica(batches, gaps=gaps)
+        if plan.note is not None:
+            plan.note()
+        return self.append_planned(plan)
+
+    def plan_replica(self, batches: bytes, *, gaps: bool = False) -> ReplicaAppend:
+        """What `append_replica` would write, for a caller that runs its slow step in a thread."""
+        self._ensure_writable()
+        end = next_offset = self.end_offset
+        known, gaps_below = 0, 0
+        infos: list[BatchInfo] = []
+        epochs = self.epochs
+        for position, info in walk(batches):
+            validate(batches, position, info)
+            if info.next_offset <= end:
+                known = position + info.size_bytes
+                continue
+            if info.base_offset != next_offset:
+                if info.base_offset < next_offset or not gaps:
+                    raise OffsetGapError(next_offset, info.base_offset)
+                gaps_below = info.next_offset
+            if info.leader_epoch != epochs.latest:
+                epochs = epochs.with_epoch(info.leader_epoch, info.base_offset)
+            infos.append(info)
+            next_offset = info.next_offset
+        note: Callable[[], None] | None = None
+        if gaps_below > self._store.checkpoint.gaps_below:
+            note = partial(self._store.note, epochs=epochs, gaps_below=gaps_below)
+        elif epochs != self.epochs:
+            note = partial(self._store.note_epochs, epochs)
+        return ReplicaAppend(memoryview(batches)[known:], infos, end, note)
+
+    def append_planned(self, plan: ReplicaAppend) -> Appended:
+        """Write what was planned, and noted where that is needed.
+
+        Raises:
+            OffsetGapError: the log has changed since.
+        """
+        self._ensure_writable()
+        if plan.end_offset != self.end_offset:
+            raise OffsetGapError(self.end_offset, plan.end_offset)
+        if not plan.infos:
+            return Appended(self.end_offset, self.end_offset)
+        return self._write(plan.data, plan.infos, noted=True)
+
+    # --- Leading ---------------------------------------------------------------------------------
+
+    def note_epoch(self, epoch: int) -> None:
+        """Note, durably, that a leader writes from the end on; in any thread.
+
+        Before its first batch, so that appends wait for nothing.
+
+        Raises:
+            InvariantError: a newer epoch has written already.
+            DiskError: the disk refused.
+        """
+        if epoch != self.epochs.latest:
+            self._store.note_epoch(epoch, self.end_offset)
+
+    def forget_epochs(self) -> None:
+        """Forget, durably, the epochs of leaders that wrote nothing; in any thread.
+
+        Other leaders write there next, perhaps batches of an earlier epoch that this log lacks.
+        """
+        self._store.forget_from(self.end_offset)
+
+    # --- Cutting ---------------------------------------------------------------------------------
+
+    def truncate_to(self, end_offset: int) -> int:
+        """Cut the log so that it ends at `end_offset`, or at the batch that reaches past it.
+
+        A log cut at its start or below is empty, and goes on at `end_offset`.
+
+        For followers whose tail the leader does not have. Interrupted anywhere, the log keeps a
+        prefix that is at least as long as asked for, and can be cut again. Snapshots of every kind
+        that know what goes are removed first. No flush may be under way in another thread. Returns
+        the new end.
+        """
+        self._ensure_open()
+        if end_offset < self.end_offset:
+            self._cut(self._find_cut(end_offset))
+        return self.end_offset
+
+    def restart_at(self, offset: int) -> None:
+        """Let go everything, and go on empty at an offset: where the leader's log starts.
+
+        Interrupted anywhere, what is left is a log without holes, and can be restarted again.
+        """
+        self._ensure_open()
+        store = self._store
+        if len(self.segments):
+            self._cut(lookup.Cut(None, 0, min(self.start_offset, offset)))
+        try:
+            remove_snapshots(store.disk, self.folder, 0)
+            store.note(
+                epochs=LeaderEpochs(),
+                log_start=offset,
+                recovery_point=offset,
+                recovery_segment=offset,
+                recovery_position=0,
+                gaps_below=0,
+                clean_below=offset,
+            )
+            store.load()
+        except DiskError as error:
+            self._fail(error)
+            raise
+
+    def cut_unsynced(self) -> None:
+        """Cut a failed log to what is certainly on the disk; in any thread, as `recover_files`.
+
+        What the kernel may have dropped is fetched from other nodes.
+
+        Raises:
+            DiskError: the disk still refuses.
+        """
+        store = self._store
+        try:
+            remove_snapshots(store.disk, self.folder, self.flushed_offset)
+            store.cut(self._find_cut(self.flushed_offset))
+            store.load()
+            plan = store.plan_flush(checkpoint=True)
+            plan.run()
+        except DiskError as error:
+            self._failure = error
+            raise
+        store.flushed(plan)
+
+    def _find_cut(self, end_offset: int) -> Cut:
+        return lookup.find_cut(self.segments, end_offset, self.start_offset, self._store.context)
+
+    def _cut(self, cut: Cut) -> None:
+        store = self._store
+        try:
+            remove_snapshots(store.disk, self.folder, cut.end_offset)
+            store.cut(cut)
+            store.load()
+        except DiskError as error:
+            self._fail(error)
+            raise
+
+    # --- Recovering ------------------------------------------------------------------------------
+
+    def _cut_damage(self) -> None:
+        """Cut at the first hole or damage that recovery has found, and say so in its report.
+
+        Before a checkpoint vouches for what lies behind: a crash meanwhile must not hide it.
+        """
+        store, found = self._store, self.recovery
+        lost = _first_lost(found, store.checkpoint.recovery_point)
+        while lost is not None:
+            self._cut(self._find_cut(lost))
+            found = replace(
+                found, lost_from=self.end_offset, has_snapshots=self.recovery.has_snapshots
+            )
+            lost = _first_lost(self.recovery, store.checkpoint.recovery_point)
+        store.report = found
+        if found.has_snapshots:
+            remove_snapshots(store.disk, self.folder, self.end_offset)
+
+
+def _first_lost(report: RecoveryReport, recovery_point: int) -> int | None:
+    """The lowest offset at which something is damaged or missing; None when nothing is."""
+    lost = [each.first_offset for each in report.damage]
+    if report.missing_below_checkpoint:
+        lost.append(recovery_point - report.missing_below_checkpoint)
+    return min(lost, default=None)
