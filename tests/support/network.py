@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 from collections import deque
@@ -28,12 +29,13 @@ _MAX_HELD_BYTES: Final = 1 << 22
 
 
 class Route(NamedTuple):
-    """A port of a node, and where the others find it."""
+    """A port of a node, and where it listens itself; others find it at `HOST`."""
 
     node: int
     advertised: int
     listening: int
     is_udp: bool = False
+    host: str = HOST
 
 
 class Network:
@@ -96,9 +98,9 @@ class _State:
         self.pids: dict[int, int] = {}
         self.pipes: set[_Pipe] = set()
 
-    def node_of(self, port: int, kind: str) -> int:
-        """Whose socket has a local port."""
-        inode = _inode(port, kind)
+    def node_of(self, address: tuple[str, int], kind: str) -> int:
+        """Whose socket has a local address."""
+        inode = _inode(address, kind)
         if inode is None:
             return STRANGER
         parents = _parents()
@@ -191,8 +193,7 @@ async def _serve_tcp(state: _State, route: Route) -> None:
         """What whoever connects sends."""
 
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            port = transport.get_extra_info("peername")[1]
-            node = state.node_of(port, "tcp")
+            node = state.node_of(transport.get_extra_info("peername"), "tcp")
             self.link = (node, route.node)
             super().connection_made(transport)
             task = loop.create_task(self._dial(node, cast("asyncio.Transport", transport)))
@@ -202,7 +203,7 @@ async def _serve_tcp(state: _State, route: Route) -> None:
         async def _dial(self, node: int, transport: asyncio.Transport) -> None:
             back = _Pipe(state, (route.node, node))
             try:
-                sink, _ = await loop.create_connection(lambda: back, HOST, route.listening)
+                sink, _ = await loop.create_connection(lambda: back, route.host, route.listening)
             except OSError:
                 self.abort()
                 return
@@ -222,14 +223,14 @@ class _Datagrams(asyncio.DatagramProtocol):
         self._state = state
         self._route = route
         self._transport: asyncio.DatagramTransport | None = None
-        self._senders: dict[int, tuple[int, asyncio.DatagramTransport]] = {}
+        self._senders: dict[tuple[str, int], tuple[int, asyncio.DatagramTransport]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        known = self._senders.get(addr[1])
+        known = self._senders.get(addr)
         if known is None or known[0] == STRANGER:
             task = asyncio.get_running_loop().create_task(self._meet(data, addr))
             self._tasks.add(task)
@@ -238,7 +239,7 @@ class _Datagrams(asyncio.DatagramProtocol):
             self._send(known[1], data, (known[0], self._route.node))
 
     async def _meet(self, data: bytes, addr: tuple[str, int]) -> None:
-        node = self._state.node_of(addr[1], "udp")
+        node = self._state.node_of(addr, "udp")
         outer = self
 
         class Answers(asyncio.DatagramProtocol):
@@ -248,11 +249,11 @@ class _Datagrams(asyncio.DatagramProtocol):
                 outer._send(outer._transport, data, link, addr)
 
         loop = asyncio.get_running_loop()
-        target = (HOST, self._route.listening)
+        target = (self._route.host, self._route.listening)
         towards, _ = await loop.create_datagram_endpoint(Answers, remote_addr=target)
-        if addr[1] in self._senders:
-            self._senders[addr[1]][1].close()
-        self._senders[addr[1]] = (node, towards)
+        if addr in self._senders:
+            self._senders[addr][1].close()
+        self._senders[addr] = (node, towards)
         self._send(towards, data, (node, self._route.node))
 
     def _send(
@@ -296,13 +297,19 @@ def _say_ok() -> None:
 # --- Who is who ----------------------------------------------------------------------------------
 
 
-def _inode(port: int, kind: str) -> str | None:
-    """The inode of the socket with a local port."""
+def _inode(address: tuple[str, int], kind: str) -> str | None:
+    """The inode of the socket with a local address; one bound to any address, if no other has it.
+
+    The addresses of /proc are in the byte order of this machine.
+    """
+    host, port = address
+    number = int.from_bytes(socket.inet_aton(host), sys.byteorder)
+    found: dict[str, str] = {}
     for line in Path(f"/proc/net/{kind}").read_text(encoding="ascii").splitlines()[1:]:
         fields = line.split()
-        if fields[1].endswith(f":{port:04X}") and fields[9] != "0":
-            return fields[9]
-    return None
+        if fields[9] != "0":
+            found.setdefault(fields[1], fields[9])
+    return found.get(f"{number:08X}:{port:04X}") or found.get(f"{0:08X}:{port:04X}")
 
 
 def _parents() -> dict[int, int]:

@@ -57,20 +57,33 @@ _luck: Final = random.SystemRandom()
 
 def free_port() -> int:
     """A port that nobody listens on, and that nobody else draws as long as this process lives."""
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> range:
+    """Such ports, one after the other."""
     while True:
-        port = _luck.choice(_PORTS)
-        if port in _held:
-            continue
-        sock = socket.socket()
+        first = _luck.choice(_PORTS[: len(_PORTS) - count + 1])
+        ports = range(first, first + count)
+        if not _held.keys() & set(ports) and (held := _bound(ports)):
+            _held.update(held)
+            return ports
+
+
+def _bound(ports: range) -> dict[int, socket.socket] | None:
+    """Sockets on all of these ports; None where one of them is taken."""
+    bound: dict[int, socket.socket] = {}
+    for port in ports:
+        bound[port] = sock = socket.socket()
         try:
             sock.bind((HOST, port))
         except OSError:
-            sock.close()
-            continue
+            for each in bound.values():
+                each.close()
+            return None
         # From here on servers, which all say so too, may listen on it.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        _held[port] = sock
-        return port
+    return bound
 
 
 class ServerProcess:
