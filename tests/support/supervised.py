@@ -56,7 +56,7 @@ def main(broker: str, etcd: str) -> None:
     logging.basicConfig(level=logging.INFO)
     stand_in = StandInEtcd(command("etcd", etcd), "the disk is full:")
     try:
-        Supervisor(command("broker", broker), stand_in, patience_s=60).run()  # type: ignore[arg-type]
+        Supervisor(command("broker", broker), stand_in, 60, lambda _: None).run()  # type: ignore[arg-type]
     except GoQueueError as error:
         sys.stderr.write(f"goqueue: {error}\n")
         sys.exit(2)

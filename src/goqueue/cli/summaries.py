@@ -16,7 +16,7 @@ SUMMARIES: Final = {
     "queue": "Queue groups and their dead-letter queues.",
     "worker": "Run the tasks of an app, in processes that are restarted when they die.",
     "bench": "Run the benchmarks of a source checkout, all or some groups of them.",
-    "cluster": "The state of the server.",
+    "cluster": "Clusters: start, stop and inspect them.",
     "config": "Contexts of this user, and the effective settings of a server.",
     "delayed": "Delayed messages: list, show, cancel.",
     "maintenance": "Status of retention and TTL, and resuming them.",

@@ -5,7 +5,8 @@
     with Broker() as broker:
         producer = confluent_kafka.Producer({"bootstrap.servers": broker.kafka_address})
 
-With pytest, the fixtures `goqueue_broker` and `goqueue_topic` are there without an import. pytest
+`Cluster` is several nodes, each in processes of its own. With pytest, the fixtures
+`goqueue_broker`, `goqueue_topic` and `goqueue_cluster` are there without an import. pytest
 imports this package at every start, so what is in it is imported when it is first used.
 """
 
@@ -16,15 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from goqueue.testing.brokers import AsyncBroker, Broker
+    from goqueue.testing.cluster import Cluster
     from goqueue.testing.messages import Message
 
 _HOMES = {
     "AsyncBroker": "goqueue.testing.brokers",
     "Broker": "goqueue.testing.brokers",
+    "Cluster": "goqueue.testing.cluster",
     "Message": "goqueue.testing.messages",
 }
 
-__all__ = ["AsyncBroker", "Broker", "Message"]
+__all__ = ["AsyncBroker", "Broker", "Cluster", "Message"]
 
 
 def __getattr__(name: str) -> Any:

@@ -102,7 +102,7 @@ class EmbeddedNode:
         from goqueue.server.config_load import load_config  # noqa: PLC0415 - as above
 
         settings = {"broker.data_dir": self.data_dir, **FOR_TESTS, **self._ports, **self._settings}
-        return load_config(_flags(settings), environment={})
+        return load_config(flags_of(settings), environment={})
 
     # --- What tests do without a client ----------------------------------------------------------
 
@@ -189,7 +189,7 @@ def new_message(
     }
 
 
-def _flags(settings: Mapping[str, object]) -> list[str]:
+def flags_of(settings: Mapping[str, object]) -> list[str]:
     """Settings by their full names, as the flags that a server takes."""
     from goqueue.server.config import TABLE  # noqa: PLC0415 - as above
     from goqueue.server.config_table import ConfigError, Problem, nearest  # noqa: PLC0415 - as above

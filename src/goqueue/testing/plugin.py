@@ -1,4 +1,4 @@
-"""The pytest plugin: a broker for the whole run, a topic for each test.
+"""The pytest plugin: a broker or a cluster for the whole run, a topic for each test.
 
 pytest imports this at every start of every suite that has GoQueue installed, so it imports nothing
 that only a suite with such tests needs.
@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from goqueue.testing import Broker
+    from goqueue.testing import Broker, Cluster
 
 
 @pytest.fixture(scope="session")
@@ -38,3 +38,12 @@ def goqueue_topic(goqueue_broker: Broker, request: pytest.FixtureRequest) -> Ite
     yield name
     if name in goqueue_broker.topics():
         goqueue_broker.delete_topic(name)
+
+
+@pytest.fixture(scope="session")
+def goqueue_cluster(goqueue_settings: Mapping[str, object]) -> Iterator[Cluster]:
+    """Three real nodes for all tests of the run; whoever stops or kills one starts it again."""
+    from goqueue.testing import Cluster  # noqa: PLC0415 - see above
+
+    with Cluster(settings=goqueue_settings) as cluster:
+        yield cluster

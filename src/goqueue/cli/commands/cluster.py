@@ -8,12 +8,14 @@ from typing import Annotated
 import typer
 
 from goqueue.cli.calls import Call, command
+from goqueue.cli.commands import cluster_local
 from goqueue.cli.errors import CliError, UnreachableError
 from goqueue.cli.output import note, plain
 from goqueue.cli.times import show_size, show_span
 from goqueue.protocols.http.operations.operation_shapes import Readiness, Stats, Version
 
-app = typer.Typer(no_args_is_help=True, help="The state of the server.")
+app = typer.Typer(no_args_is_help=True, help="Clusters: start, stop and inspect them.")
+cluster_local.add_to(app)
 
 
 @command(app, "info")

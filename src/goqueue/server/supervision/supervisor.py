@@ -7,7 +7,6 @@ until a signal or the next restart.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import select
@@ -18,32 +17,31 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from goqueue.runtime.clock import SystemClock
-from goqueue.runtime.disk import FILE_MODE, FOLDER_MODE, translate
-from goqueue.server.errors import CANNOT_START, DataFolderInUseError, StartError
+from goqueue.server.errors import CANNOT_START, StartError
 from goqueue.server.folder import MEMBER_FILE, METADATA_FILE, UMASK
 from goqueue.server.supervision.child import Child
 from goqueue.server.supervision.etcd_child import EtcdChild, is_member
+from goqueue.server.supervision.node_lock import NodeLock, wait_until_free
 from goqueue.server.supervision.restarts import Restarts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from types import FrameType
 
-    from goqueue.runtime.clock import Clock
     from goqueue.server.config import Config
 
 logger = logging.getLogger(__name__)
 
-LOCK_FILE: Final = "goqueue.supervisor"
 _BROKER_MODULE: Final = "goqueue.server.supervision.broker_child"
 _STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 _KEPT_ERRORS: Final = 16 * 1024
 """The end of what a child wrote to its standard error; what was before it is dropped."""
 _BROKER_GRACE_S: Final = 120.0
 """What a broker may take to stop beyond three times `broker.stop_timeout`; then it is killed."""
-_ETCD_GRACE_S: Final = 10.0
-"""What an etcd may take to hand over its leadership and to stop; then it is killed."""
+_ETCD_GRACE_S: Final = 3.0
+"""What an etcd may take to hand over its leadership and to stop; then it is killed. It takes longer
+only when there is nobody to hand over to, as at the end of a whole cluster."""
 _STOP_CHECK_S: Final = 0.5
 
 
@@ -55,42 +53,19 @@ def supervise(config: Config, arguments: Sequence[str]) -> None:
     """
     os.umask(UMASK)
     folder = config.broker.data_dir
-    lock = _hold(folder)
+    lock = NodeLock(folder)
+    lock.acquire()
     try:
         _check_folder(folder)
+        wait_until_free(folder)
         etcd = EtcdChild(config) if is_member(config) else None
         if etcd is not None and etcd.binary.warning is not None:
             logger.warning("%s", etcd.binary.warning)
         patience_s = 3 * config.broker.stop_timeout_ms / 1000 + _BROKER_GRACE_S
         broker = [sys.executable, "-P", "-m", _BROKER_MODULE, *arguments]
-        Supervisor(broker, etcd, patience_s).run()
+        Supervisor(broker, etcd, patience_s, lock.note).run()
     finally:
-        os.close(lock)
-
-
-def _hold(folder: Path) -> int:
-    """Hold the folder against other supervisors, for as long as the descriptor is open."""
-    path = folder / LOCK_FILE
-    try:
-        folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-    except OSError as error:
-        raise translate(error, "preparing the data folder", folder) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(lock, 0)
-        os.write(lock, f"{os.getpid()}\n".encode())
-    except BlockingIOError as error:
-        pid = os.read(lock, 20).decode().strip()
-        os.close(lock)
-        raise DataFolderInUseError(
-            f"the data folder {folder} is in use by the server with PID {pid}: stop it, or use "
-            "another --data-dir"
-        ) from error
-    except OSError as error:
-        os.close(lock)
-        raise translate(error, "locking the data folder", folder) from error
-    return lock
+        lock.release()
 
 
 def _check_folder(folder: Path) -> None:
@@ -110,9 +85,11 @@ class Supervisor:
         broker: Sequence[str],
         etcd: EtcdChild | None,
         patience_s: float,
-        clock: Clock | None = None,
+        note: Callable[[Mapping[str, int]], None],
     ) -> None:
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
+        self._note = note
+        """Hears which processes run, whenever one was started."""
         self._etcd = etcd
         self._runs = [_Run("broker", broker, dict(os.environ), keeps_errors=False)]
         if etcd is not None:
@@ -189,6 +166,8 @@ class Supervisor:
                 self._failure = StartError(f"{text}: correct the installation")
                 return
             logger.info("%s: started as process %d", run.child.name, run.child.pid)
+            runs = [(each.child.name, each.child.pid) for each in self._runs]
+            self._note({name: pid for name, pid in runs if pid is not None})
 
     def _wait(self, wake: socket.socket) -> None:
         """Sleep until a signal, a restart that is due, or the end of a child's patience."""
