@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
+    from goqueue.cluster.facts import ClusterFacts
     from goqueue.cluster.view import ClusterView
 
 
@@ -61,3 +62,9 @@ class ViewFacts:
             record.elr,
             tuple(each for each in record.replicas if not is_alive(each)),
         )
+
+
+def view_of(facts: ClusterFacts) -> ClusterView:
+    """The view that facts of a cluster come from."""
+    assert isinstance(facts, ViewFacts)  # one node has none, and is not asked
+    return facts.view

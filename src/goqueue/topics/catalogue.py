@@ -171,6 +171,9 @@ class Topics:
             topics[name] = self._topic(name, stored, entry.revision)
         self._publish(catalogue_of(self.catalogue.version + 1, topics))
 
+    async def refresh(self) -> None:
+        """Take in topics that were made elsewhere: of one node there are none."""
+
     def use_defaults(self, defaults: Mapping[str, str]) -> list[Topic]:
         """Let topics use what was set at run time where they say nothing; returns who is affected.
 

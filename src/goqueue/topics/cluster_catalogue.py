@@ -45,6 +45,7 @@ from goqueue.cluster.records import (
 )
 from goqueue.model.errors import (
     InvalidReplicationError,
+    InvalidTopicConfigError,
     MetadataUnavailableError,
     TopicExistsError,
 )
@@ -167,6 +168,30 @@ class ClusterTopics(Topics):
     def _topic(self, name: str, stored: StoredTopic, revision: Revision) -> Topic:
         topic = super()._topic(name, stored, revision)
         return replace(topic, settings=_with_safe_minimum(topic.settings, stored))
+
+    def plan(
+        self,
+        name: str,
+        partition_count: int,
+        overrides: Mapping[str, str],
+        *,
+        internal: bool = False,
+        replication: Replication = ANYWHERE,
+    ) -> Topic:
+        """The topic that `create` would make. Raises like `Topics.plan`."""
+        topic = super().plan(
+            name, partition_count, overrides, internal=internal, replication=replication
+        )
+        _check_minimum(overrides, topic)
+        return topic
+
+    def plan_settings(
+        self, name: str, overrides: Mapping[str, str], *, internal: bool = False
+    ) -> Topic:
+        """The topic that `configure` would change. Raises like `Topics.plan_settings`."""
+        topic = super().plan_settings(name, overrides, internal=internal)
+        _check_minimum(overrides, topic)
+        return topic
 
     # --- Making ----------------------------------------------------------------------------------
 
@@ -340,6 +365,16 @@ class ClusterTopics(Topics):
             raise changing(topic.name)
         await self._keeper.reached(revision)
         return self._topic(topic.name, topic.stored(), revision)
+
+
+def _check_minimum(overrides: Mapping[str, str], topic: Topic) -> None:
+    """Refuse a topic that nothing could ever be committed to with all its replicas in sync."""
+    minimum, factor = overrides.get(INSYNC_SETTING), topic.replication_factor
+    if minimum is not None and int(minimum) > factor:
+        raise InvalidTopicConfigError(
+            f"{INSYNC_SETTING} is {minimum} and topic {topic.name!r} has {factor} replicas: set it "
+            f"to 1 to {factor}, or make the topic with more replicas"
+        )
 
 
 def _with_safe_minimum(settings: TopicSettings, stored: StoredTopic) -> TopicSettings:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from goqueue.model.errors import GoQueueError, NotLeaderError
 from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.produce import NodeEndpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from uuid import UUID
 
     from goqueue.cluster.facts import ClusterFacts, NodeFacts, PartitionFacts
@@ -58,9 +59,24 @@ class Brokers:
             return self._facts.node_id
         return NONE if controller is None else controller
 
+    def named(
+        self, leaders: Iterable[tuple[int, int] | None], listener_name: str
+    ) -> list[NodeEndpoint]:
+        """The addresses of the leaders that an answer names (KIP-951)."""
+        ids = {each[0] for each in leaders if each is not None}
+        found = (self.find(each, listener_name) for each in sorted(ids))
+        return [each for each in found if each is not None]
+
     def partition(self, topic_id: UUID, number: int) -> PartitionFacts:
         """Who holds a partition."""
         return self._facts.partition(topic_id, number)
+
+
+def leader_of(error: GoQueueError | None) -> tuple[int, int] | None:
+    """The leader and its epoch that a refusal names, for the answer (KIP-951)."""
+    if not isinstance(error, NotLeaderError) or error.leader is None:
+        return None
+    return error.leader, error.epoch
 
 
 def leader_code(leader: int | None) -> ErrorCode:

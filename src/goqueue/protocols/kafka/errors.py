@@ -21,6 +21,7 @@ __all__ = [
     "InvalidFetchSessionEpochError",
     "InvalidIsolationLevelError",
     "InvalidRequiredAcksError",
+    "ReplicaFetchError",
     "ShareSessionLimitError",
     "UnauthenticatedRequestError",
     "UnsupportedRequestError",
@@ -65,6 +66,10 @@ class UnsupportedResourceError(GoQueueError):
 
 class InvalidRequiredAcksError(GoQueueError):
     """A producer asks for acknowledgements of a kind that does not exist."""
+
+
+class ReplicaFetchError(GoQueueError):
+    """A Fetch says that it is a follower's, on a listener for clients."""
 
 
 class InvalidIsolationLevelError(GoQueueError):
@@ -204,6 +209,7 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     UnsupportedResourceError: ErrorCode.invalid_request,
     InvalidRequiredAcksError: ErrorCode.invalid_required_acks,
     InvalidIsolationLevelError: ErrorCode.invalid_request,
+    ReplicaFetchError: ErrorCode.cluster_authorization_failed,
     # the wire itself
     RequestError: ErrorCode.invalid_request,
     UnsupportedRequestError: ErrorCode.unsupported_version,

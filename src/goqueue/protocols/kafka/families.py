@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from goqueue.protocols.kafka.access.quotas import AclsApi, QuotasApi
 from goqueue.protocols.kafka.access.sasl import SaslApi
 from goqueue.protocols.kafka.access.users import UsersApi
+from goqueue.protocols.kafka.brokers import Brokers
 from goqueue.protocols.kafka.cluster.api_versions import with_api_versions
 from goqueue.protocols.kafka.cluster.coordinators import CoordinatorsApi
 from goqueue.protocols.kafka.cluster.describe import ClusterApi
@@ -56,18 +57,19 @@ def build_registry(
     `advertised` holds an address for each listener's name; `call_http` is the HTTP API, where it
     is to be reached over Kafka connections as well.
     """
+    brokers = Brokers(broker.facts, advertised)
     share_sessions = ShareSessions(ShareMembers(broker).is_member)
     fetch_connections = FetchConnections(broker.queue_members)
     registry = Registry(
-        ProduceApi(broker, ProduceJoining(broker)),
-        FetchApi(broker),
-        MetadataApi(broker, advertised),
+        ProduceApi(broker, ProduceJoining(broker), brokers),
+        FetchApi(broker, brokers),
+        MetadataApi(broker, brokers),
         OffsetsApi(broker),
         ProducersApi(broker, broker.transactions),
         TransactionsApi(broker),
         TransactionAdminApi(broker),
         AtomicCommitApi(broker),
-        CoordinatorsApi(broker, advertised),
+        CoordinatorsApi(broker, brokers),
         GroupMembersApi(broker),
         ConsumerGroupsApi(broker),
         StreamsGroupsApi(broker),
@@ -78,13 +80,13 @@ def build_registry(
         ShareOffsetsApi(broker),
         AdminTopicsApi(broker),
         AdminConfigsApi(broker),
-        ClusterApi(broker, advertised),
+        ClusterApi(broker, brokers),
         SaslApi(broker.users, sasl or SaslSettings()),
         UsersApi(broker.users),
         TopicPartitionsApi(broker),
         ConfigResourcesApi(broker),
-        ReplicasApi(broker),
-        QuorumApi(broker, advertised),
+        _replicas(broker),
+        QuorumApi(broker, brokers),
         AclsApi(),
         QuotasApi(),
         FeaturesApi(),
@@ -92,3 +94,15 @@ def build_registry(
     if call_http is not None:
         registry.add(HttpCallsApi(call_http))
     return with_api_versions(registry, FEATURES)
+
+
+def _replicas(broker: Broker) -> object:
+    """Who answers about leaders and replicas."""
+    if not broker.facts.is_cluster:
+        return ReplicasApi(broker)
+    from goqueue.cluster.view_facts import view_of  # noqa: PLC0415 - only a cluster needs it
+    from goqueue.protocols.kafka.cluster.cluster_replicas import (  # noqa: PLC0415 - as above
+        ClusterReplicasApi,
+    )
+
+    return ClusterReplicasApi(broker, view_of(broker.facts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from goqueue.protocols.kafka.brokers import Brokers
 from goqueue.protocols.kafka.cluster.api_versions import with_api_versions
 from goqueue.protocols.kafka.cluster.features import FEATURES
 from goqueue.protocols.kafka.records.produce import ProduceApi
@@ -23,8 +24,9 @@ def first_registry(broker: LogBroker, advertised: Mapping[str, Address]) -> Regi
 
     Other requests wait for the registry of all families.
     """
-    registry = Registry(MetadataApi(broker, advertised))
-    registry.add_straight(ProduceApi(broker))
+    brokers = Brokers(broker.facts, advertised)
+    registry = Registry(MetadataApi(broker, brokers))
+    registry.add_straight(ProduceApi(broker, brokers=brokers))
     registry.add_straight(ProducersApi(broker))
     registry.is_complete = False
     return with_api_versions(registry, FEATURES)

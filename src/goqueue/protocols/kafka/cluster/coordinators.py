@@ -13,11 +13,10 @@ from goqueue.protocols.kafka.turns import Each, encode_in_turns
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
-    from goqueue.protocols.kafka.settings import Address
 
 _BATCHED_FROM: Final = 4
 _GROUP: Final = 0
@@ -28,9 +27,9 @@ _KEY_TYPES: Final = {_GROUP: "consumer groups", 1: "transactions", 2: "share gro
 class CoordinatorsApi:
     """Sends everyone to the leader of the partition that their state is in."""
 
-    def __init__(self, broker: Broker, advertised: Mapping[str, Address]) -> None:
+    def __init__(self, broker: Broker, brokers: Brokers) -> None:
         self._broker = broker
-        self._brokers = Brokers(broker.facts, advertised)
+        self._brokers = brokers
 
     @api(ApiKey.FIND_COORDINATOR)
     async def find_coordinator(self, ctx: RequestContext, request: Struct) -> Response:

@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.access.operations import NO_OPERATIONS, cluster_operations
-from goqueue.protocols.kafka.brokers import Brokers
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from goqueue.broker.broker import Broker
     from goqueue.partitions.partition import Partition
+    from goqueue.protocols.kafka.brokers import Brokers
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.protocols.kafka.settings import Address
     from goqueue.topics.catalogue import Topic
     from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.reading import Struct
@@ -30,9 +27,9 @@ _BROKERS: Final = 1
 class ClusterApi:
     """Describes the cluster, and the disk of this node."""
 
-    def __init__(self, broker: Broker, advertised: Mapping[str, Address]) -> None:
+    def __init__(self, broker: Broker, brokers: Brokers) -> None:
         self._broker = broker
-        self._brokers = Brokers(broker.facts, advertised)
+        self._brokers = brokers
 
     @api(ApiKey.DESCRIBE_CLUSTER)
     def describe_cluster(self, ctx: RequestContext, request: Struct) -> Response:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.protocols.kafka.brokers import Brokers
 from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from goqueue.broker.broker import Broker
+    from goqueue.protocols.kafka.brokers import Brokers
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
-    from goqueue.protocols.kafka.settings import Address
 
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _LEADER_EPOCH: Final = 1
@@ -23,9 +20,9 @@ _LEADER_EPOCH: Final = 1
 class QuorumApi:
     """Describes those who share the metadata; the controller is the leader."""
 
-    def __init__(self, broker: Broker, advertised: Mapping[str, Address]) -> None:
+    def __init__(self, broker: Broker, brokers: Brokers) -> None:
         self._broker = broker
-        self._brokers = Brokers(broker.facts, advertised)
+        self._brokers = brokers
 
     @api(ApiKey.DESCRIBE_QUORUM)
     async def describe_quorum(self, ctx: RequestContext, request: Struct) -> Response:

@@ -10,8 +10,14 @@ import msgspec
 from goqueue.model.errors import GoQueueError, TopicError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Isolation
+from goqueue.protocols.kafka.brokers import leader_of
 from goqueue.protocols.kafka.context import RequestContext
-from goqueue.protocols.kafka.errors import InvalidFetchError, InvalidIsolationLevelError, code_for
+from goqueue.protocols.kafka.errors import (
+    InvalidFetchError,
+    InvalidIsolationLevelError,
+    ReplicaFetchError,
+    code_for,
+)
 from goqueue.protocols.kafka.limits import MAX_SMALL_ELEMENTS
 from goqueue.protocols.kafka.records.fetch_sessions import (
     FetchSession,
@@ -32,6 +38,7 @@ from goqueue.wire.kafka.primitives import Cursor
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
+    from goqueue.protocols.kafka.brokers import Brokers
     from goqueue.protocols.kafka.context import Peer
     from goqueue.wire.kafka.frames import Encoded, Response
     from goqueue.wire.kafka.primitives import Buffer
@@ -66,8 +73,10 @@ def _refused(ctx: RequestContext, request: wire.FetchRequest, code: ErrorCode) -
 class FetchApi:
     """Serves Kafka's consumers."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, brokers: Brokers | None = None) -> None:
+        """`brokers` tell the addresses of other leaders, where there may be some."""
         self._broker = broker
+        self._brokers = brokers if broker.facts.is_cluster else None
         self._sessions = FetchSessions()
 
     def fetch_plain(
@@ -79,6 +88,7 @@ class FetchApi:
             cursor.elements_left = MAX_SMALL_ELEMENTS
             client_id = parse_client_id(cursor, flexible=version >= wire.FLEXIBLE_FROM)
             request = wire.parse_request(cursor, version)
+            _check_reader(request)
             isolation = isolation_of(request.isolation_level)
             session = self._sessions.resume(request)
         except (RequestError, GoQueueError):
@@ -93,7 +103,8 @@ class FetchApi:
         fetched = self._broker.fetcher.fetch_now(reading)
         if fetched is None:
             return Waiting(ctx, self._read(ctx, session, plan, reading), request)
-        return frame_of(correlation_id, _answer(ctx, session, plan, fetched), ctx.api_key, version)
+        answer = self._answer(ctx, session, plan, fetched)
+        return frame_of(correlation_id, answer, ctx.api_key, version)
 
     @api(
         ApiKey.FETCH,
@@ -104,6 +115,7 @@ class FetchApi:
     )
     async def fetch(self, ctx: RequestContext, request: wire.FetchRequest) -> Response:
         """Read the partitions of the session; wait, woken by appends, when there is too little."""
+        _check_reader(request)
         isolation = isolation_of(request.isolation_level)
         return await self._serve(ctx, request, isolation, self._sessions.resume(request))
 
@@ -127,7 +139,26 @@ class FetchApi:
     async def _read(
         self, ctx: RequestContext, session: FetchSession, plan: _Plan, reading: FetchRequest
     ) -> Response:
-        return _answer(ctx, session, plan, await self._broker.fetcher.fetch(reading))
+        return self._answer(ctx, session, plan, await self._broker.fetcher.fetch(reading))
+
+    def _answer(
+        self, ctx: RequestContext, session: FetchSession, plan: _Plan, fetched: list[Fetched]
+    ) -> Encoded:
+        committed = plan.isolation is Isolation.READ_COMMITTED
+        results = plan.unknown
+        for place, item in zip(plan.places, fetched, strict=True):
+            results[place] = _partition(place, item, committed=committed)
+        topics = _topics(session, results)
+        if self._brokers is None:
+            return wire.encode_response(ctx.version, topics, session_id=session.session_id)
+        return wire.encode_response(
+            ctx.version,
+            topics,
+            session_id=session.session_id,
+            endpoints=self._brokers.named(
+                (each.leader for each in results.values()), ctx.listener_name
+            ),
+        )
 
     def _add(self, plan: _Plan, place: Place, wanted: Wanted, *, looks: bool = False) -> None:
         """Read a partition, if there is such a topic; with `looks`, if there is the partition."""
@@ -136,7 +167,9 @@ class FetchApi:
             if looks:
                 self._broker.partitions.partition(partition)
         except TopicError as error:
-            plan.unknown[place] = FetchedPartition(place.partition, code_for(error))
+            plan.unknown[place] = FetchedPartition(
+                place.partition, code_for(error), leader=leader_of(error)
+            )
             return
         read = wanted.read
         plan.places.append(place)
@@ -173,16 +206,13 @@ def _reading(ctx: RequestContext, request: wire.FetchRequest, plan: _Plan) -> Fe
     )
 
 
-def _answer(
-    ctx: RequestContext, session: FetchSession, plan: _Plan, fetched: list[Fetched]
-) -> Encoded:
-    committed = plan.isolation is Isolation.READ_COMMITTED
-    results = plan.unknown
-    for place, item in zip(plan.places, fetched, strict=True):
-        results[place] = _partition(place, item, committed=committed)
-    return wire.encode_response(
-        ctx.version, _topics(session, results), session_id=session.session_id
-    )
+def _check_reader(request: wire.FetchRequest) -> None:
+    """Refuse a follower: what it fetches moves the high watermark, so nodes prove who they are."""
+    if request.replica_id >= 0:
+        raise ReplicaFetchError(
+            f"a Fetch of replica {request.replica_id} on a listener for clients: nodes replicate "
+            "by their internal listener; consumers send replica id -1"
+        )
 
 
 def _check_count(session: FetchSession) -> None:
@@ -202,6 +232,7 @@ def _partition(place: Place, item: Fetched, *, committed: bool) -> FetchedPartit
         item.log_start,
         (item.data,) if item.data else (),
         item.aborted if committed else None,
+        leader=None if item.error is None else leader_of(item.error),
     )
 
 

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.model.errors import GoQueueError
+from goqueue.model.errors import GoQueueError, LeaderUnavailableError, OffsetNotAvailableError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.records.fetch import isolation_of
@@ -28,6 +28,7 @@ LATEST_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 _NOTHING: Final = -1
 _HIGH_WATERMARK: Final = -1
+_OFFSET_NOT_AVAILABLE_FROM: Final = 5
 
 
 def _no_offset(asked: Struct, code: ErrorCode) -> dict[str, Any]:
@@ -66,7 +67,7 @@ class OffsetsApi(BrokerApi):
                 {
                     "name": topic.name,
                     "partitions": [
-                        await self._list_offset(topic.name, asked, isolation)
+                        await self._list_offset(ctx.version, topic.name, asked, isolation)
                         async for asked in in_turns(
                             once_each(topic.partitions, key=lambda p: p.partition_index)
                         )
@@ -76,14 +77,21 @@ class OffsetsApi(BrokerApi):
             ]
         }
 
-    async def _list_offset(self, topic: str, asked: Struct, isolation: Isolation) -> dict[str, Any]:
+    async def _list_offset(
+        self, version: int, topic: str, asked: Struct, isolation: Isolation
+    ) -> dict[str, Any]:
         answer = {"partition_index": asked.partition_index, "error_code": ErrorCode.none}
         try:
             partition = self._broker.partitions.partition(
                 TopicPartition(topic, asked.partition_index)
             )
             partition.check_leader_epoch(asked.current_leader_epoch)
+            if self._broker.facts.is_cluster:
+                _check_end(partition, asked.timestamp)
             offset, timestamp = await self._find(partition, asked.timestamp, isolation)
+        except OffsetNotAvailableError as error:
+            is_known = version >= _OFFSET_NOT_AVAILABLE_FROM
+            return _no_offset(asked, code_for(error if is_known else LeaderUnavailableError))
         except GoQueueError as error:
             return _no_offset(asked, code_for(error))
         epoch = partition.epochs.epoch_at(offset) if offset >= 0 else -1
@@ -173,6 +181,25 @@ class OffsetsApi(BrokerApi):
         except GoQueueError as error:
             return {**answer, "error_code": code_for(error), "low_watermark": _NOTHING}
         return {**answer, "low_watermark": start}
+
+
+def _check_end(partition: Partition, timestamp: int) -> None:
+    """Refuse to tell the end of a partition while its leader is so new that it may tell too little.
+
+    A leader does not know how far its predecessor has committed until its followers have caught up
+    with the beginning of its epoch (KIP-207): readers would see offsets go back.
+    """
+    newest = partition.epochs.starts[-1:]
+    if (
+        timestamp not in {EARLIEST, EARLIEST_LOCAL}
+        and newest
+        and newest[0].epoch == partition.leader_epoch
+        and partition.high_watermark < newest[0].start_offset
+    ):
+        raise OffsetNotAvailableError(
+            f"{partition.id} is led anew in epoch {partition.leader_epoch} and its high watermark "
+            f"is {partition.high_watermark}, below the start of that epoch: try again"
+        )
 
 
 def _search(partition: Partition, timestamp: int) -> TimestampHit | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING
@@ -15,10 +14,10 @@ from goqueue.protocols.kafka.errors import InvalidRequiredAcksError
 from goqueue.protocols.kafka.records.implicit_join import (
     IMPLICIT_FROM,
     ProduceJoining,
-    code_of,
     name_of,
 )
 from goqueue.protocols.kafka.records.plain_topics import ACKS, PlainTopics
+from goqueue.protocols.kafka.records.produce_results import Wait, settle, tell
 from goqueue.protocols.kafka.registry import Waiting, api
 from goqueue.protocols.kafka.turns import in_turns
 from goqueue.publishing.delivery_headers import asks_to_be_opened
@@ -26,7 +25,6 @@ from goqueue.publishing.requests import Acks, Published, PublishRequest
 from goqueue.records import plain_header, single_batch
 from goqueue.wire.kafka import produce as wire
 from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.frames import RequestPrefix
 from goqueue.wire.kafka.plain_produce import encode_single, encode_stored
 from goqueue.wire.kafka.produce import (
@@ -38,9 +36,10 @@ from goqueue.wire.kafka.produce import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable
 
     from goqueue.broker.log_broker import LogBroker
+    from goqueue.protocols.kafka.brokers import Brokers
     from goqueue.protocols.kafka.context import Peer
     from goqueue.publishing.straight import StraightWay
     from goqueue.topics.settings import TopicSettings
@@ -51,8 +50,17 @@ if TYPE_CHECKING:
 class ProduceApi:
     """Publishes for Kafka's producers."""
 
-    def __init__(self, broker: LogBroker, joining: ProduceJoining | None = None) -> None:
-        """Without `joining`, no partition is added to a transaction by writing to it."""
+    def __init__(
+        self,
+        broker: LogBroker,
+        joining: ProduceJoining | None = None,
+        brokers: Brokers | None = None,
+    ) -> None:
+        """Without `joining`, no partition is added to a transaction by writing to it.
+
+        `brokers` tell the addresses of other leaders, where there may be some.
+        """
+        self._brokers = brokers if broker.facts.is_cluster else None
         self._broker = broker
         self._publisher = broker.publisher
         self._joining = joining
@@ -130,13 +138,13 @@ class ProduceApi:
     ) -> Awaitable[Response | None]:
         """The answer when not everything went well at once."""
         acks, timeout_ms, asked = request
-        waits: list[_Wait] = []
+        waits: list[Wait] = []
         topics = []
         outcomes = zip(ways, done, strict=True)
         for _, partitions in asked:
             results: list[PartitionResult] = []
             for _, (way, outcome) in zip(partitions, outcomes, strict=False):
-                _tell(way.partition.id.partition, outcome, ctx.version, results, waits)
+                tell(way.partition.id.partition, outcome, ctx.version, results, waits)
             topic = way.place.topic
             topics.append(TopicResult(topic.name, topic.topic_id, results))
         sent = ProduceRequest(None, acks, timeout_ms, [])
@@ -147,7 +155,7 @@ class ProduceApi:
         ctx: RequestContext,
         request: ProduceRequest,
         results: list[TopicResult],
-        waits: list[_Wait],
+        waits: list[Wait],
     ) -> Response | None:
         answer = self._answer(ctx, request, results, waits)
         return await answer if isawaitable(answer) else answer
@@ -182,7 +190,7 @@ class ProduceApi:
         sent = _Sent(request.acks, ctx.version, refusal)
         if ctx.is_large:
             return self._in_turns(ctx, request, sent)
-        waits: list[_Wait] = []
+        waits: list[Wait] = []
         results = [self._topic(topic, sent, waits) for topic in request.topics]
         return self._answer(ctx, request, results, waits)
 
@@ -190,7 +198,7 @@ class ProduceApi:
         self, ctx: RequestContext, request: ProduceRequest, sent: _Sent
     ) -> Response | None:
         """The same for a request of many partitions; nothing behind it has started yet."""
-        waits: list[_Wait] = []
+        waits: list[Wait] = []
         results = []
         for topic in request.topics:
             parts: list[PartitionResult] = []
@@ -206,7 +214,7 @@ class ProduceApi:
         ctx: RequestContext,
         request: ProduceRequest,
         results: list[TopicResult],
-        waits: list[_Wait],
+        waits: list[Wait],
     ) -> Response | Awaitable[Response | None] | None:
         if request.acks == Acks.NONE:
             if any(part.error_code for result in results for part in result.partitions):
@@ -214,14 +222,32 @@ class ProduceApi:
                 ctx.peer.refuse("a publish failed whose producer asked for no answer")
             return None
         if waits:
-            return _settle(ctx.version, results, waits, request.timeout_ms / 1000)
-        return wire.encode_response(ctx.version, results)
+            return self._settle(ctx, results, waits, request.timeout_ms / 1000)
+        return self._encoded(ctx, results)
+
+    async def _settle(
+        self,
+        ctx: RequestContext,
+        results: list[TopicResult],
+        waits: list[Wait],
+        timeout_s: float,
+    ) -> Encoded:
+        await settle(ctx.version, waits, timeout_s)
+        return self._encoded(ctx, results)
+
+    def _encoded(self, ctx: RequestContext, results: list[TopicResult]) -> Encoded:
+        """The answer, with the addresses of the leaders that it names."""
+        if self._brokers is None:
+            return wire.encode_response(ctx.version, results)
+        leaders = (part.leader for result in results for part in result.partitions)
+        endpoints = self._brokers.named(leaders, ctx.listener_name)
+        return wire.encode_response(ctx.version, results, endpoints=endpoints)
 
     def _topic(
         self,
         topic: TopicData,
         sent: _Sent,
-        waits: list[_Wait],
+        waits: list[Wait],
         results: list[PartitionResult] | None = None,
         prepared: PublishRequest | None = None,
     ) -> TopicResult:
@@ -233,7 +259,7 @@ class ProduceApi:
                 outcome = self._publish(self._name(topic), data, sent, prepared)
             except GoQueueError as error:
                 outcome = error
-            _tell(data.partition, outcome, sent.version, results, waits, data=data)
+            tell(data.partition, outcome, sent.version, results, waits, data=data)
         return result
 
     def _name(self, topic: TopicData) -> str:
@@ -305,77 +331,9 @@ class ProduceApi:
         return self._broker.publisher.publish(request)
 
 
-def delayed_told(data: PartitionData, published: Published) -> Sequence[tuple[int, int, int]]:
-    """The messages that wait, for a producer that has said that there may be some."""
-    if not published.delayed or data.records is None or not asks_to_be_opened(data.records):
-        return ()
-    return [(at, -1 if found is None else found, due) for at, found, due in published.delayed]
-
-
 class _Sent(NamedTuple):
     """What all partitions of a request have in common."""
 
     acks: int
     version: int
     refusal: GoQueueError | None
-
-
-_Wait = tuple[list[PartitionResult], int, "Awaitable[None]"]
-"""A result that holds once something has happened: the list it is in, where, and what."""
-
-
-def _tell(
-    partition: int,
-    outcome: Published | GoQueueError,
-    version: int,
-    results: list[PartitionResult],
-    waits: list[_Wait],
-    *,
-    data: PartitionData | None = None,
-) -> None:
-    """Add what became of a partition's records to the results of its topic."""
-    if isinstance(outcome, GoQueueError):
-        results.append(_failure(partition, outcome, version))
-        return
-    placed, log_start, append_time_ms, durable, *_ = outcome
-    if durable is not None:
-        waits.append((results, len(results), durable))
-    results.append(
-        PartitionResult(
-            partition,
-            ErrorCode.none,
-            placed.first_offset,
-            append_time_ms,
-            log_start,
-            delayed=() if data is None else delayed_told(data, outcome),
-        )
-    )
-
-
-async def _settle(
-    version: int, topics: list[TopicResult], waits: list[_Wait], timeout_s: float
-) -> Encoded:
-    """Answer when every append is durable; one that failed or took too long says so."""
-    tasks = [asyncio.ensure_future(durable) for _, _, durable in waits]
-    await asyncio.wait(tasks, timeout=timeout_s)
-    for (results, at, _), task in zip(waits, tasks, strict=True):
-        number = results[at].partition
-        if not task.done():
-            task.cancel()
-            results[at] = PartitionResult(
-                number,
-                ErrorCode.request_timed_out,
-                error_message="the records are stored, and not on the disk within the timeout",
-            )
-        elif (error := task.exception()) is not None:
-            if not isinstance(error, GoQueueError):
-                raise error
-            results[at] = _failure(number, error, version)
-    return wire.encode_response(version, topics)
-
-
-def _failure(partition: int, error: GoQueueError, version: int) -> PartitionResult:
-    records = tuple(error.refused.items())
-    return PartitionResult(
-        partition, code_of(error, version), error_message=str(error), record_errors=records
-    )

@@ -17,10 +17,12 @@ from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.limits import MAX_CREATED_PARTITIONS
 from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
-from goqueue.topics.replica_assignments import check_assignments
+from goqueue.topics.replica_assignments import ANYWHERE, Replication, check_assignments
 from goqueue.topics.setting_table import LISTED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.topics.catalogue import Topic
@@ -63,11 +65,13 @@ class AdminTopicsApi:
             return _refused_topic(asked.name, ErrorCode.invalid_request, "named more than once")
         try:
             overrides = given(asked)
-            count = self._partition_count(asked)
+            count, replication = self._partitions(asked)
             if dry:
-                topic = self._broker.topics.plan(asked.name, count, overrides)
+                topic = self._broker.topics.plan(
+                    asked.name, count, overrides, replication=replication
+                )
             else:
-                topic = await self._broker.create_topic(asked.name, count, overrides)
+                topic = await self._broker.create_topic(asked.name, count, overrides, replication)
         except GoQueueError as error:
             return _refused_topic(asked.name, code_for(error), str(error))
         return {
@@ -77,7 +81,7 @@ class AdminTopicsApi:
             "error_message": None,
             "topic_config_error_code": ErrorCode.none,
             "num_partitions": topic.partition_count,
-            "replication_factor": 1,
+            "replication_factor": topic.replication_factor,
             "configs": Each(LISTED, partial(self._config, topic)),
         }
 
@@ -90,23 +94,30 @@ class AdminTopicsApi:
             "is_sensitive": False,
         }
 
-    def _partition_count(self, asked: Struct) -> int:
-        """How many partitions a topic is to have, as a number or by naming their replicas."""
+    def _partitions(self, asked: Struct) -> tuple[int, Replication]:
+        """How many partitions a topic is to have, and of how many replicas or on which nodes."""
         if asked.assignments:
-            check_assignments(
-                [each.broker_ids for each in asked.assignments], self._broker.settings.node_id
-            )
-            numbers = sorted(each.partition_index for each in asked.assignments)
+            assigned = sorted(asked.assignments, key=lambda each: int(each.partition_index))
+            numbers = [each.partition_index for each in assigned]
+            replicas = [each.broker_ids for each in assigned]
+            self._check_assignments(replicas)
             if numbers != list(range(len(numbers))):
                 raise InvalidAssignmentError(f"partitions {numbers}, expected 0 to n without gaps")
-            return len(numbers)
-        if asked.replication_factor not in {_DEFAULT, 1}:
-            raise InvalidReplicationError(
-                f"replication factor {asked.replication_factor}, and there is 1 broker"
-            )
-        if asked.num_partitions == _DEFAULT:
-            return self._broker.settings.default_partitions
-        return int(asked.num_partitions)
+            return len(numbers), Replication(assignments=replicas)
+        factor = asked.replication_factor
+        if not self._broker.facts.is_cluster and factor not in {_DEFAULT, 1}:
+            raise InvalidReplicationError(f"replication factor {factor}, and there is 1 broker")
+        count = asked.num_partitions
+        if count == _DEFAULT:
+            count = self._broker.settings.default_partitions
+        return int(count), Replication(factor=None if factor == _DEFAULT else factor)
+
+    def _check_assignments(
+        self, replicas: Sequence[Sequence[int]], new_count: int | None = None
+    ) -> None:
+        """On one node; in a cluster they are checked against its nodes by whoever plans."""
+        if not self._broker.facts.is_cluster:
+            check_assignments(replicas, self._broker.settings.node_id, new_count)
 
     # --- DeleteTopics ----------------------------------------------------------------------------
 
@@ -124,6 +135,9 @@ class AdminTopicsApi:
         }
 
     async def _delete(self, name: str | None, topic_id: Any) -> dict[str, Any]:
+        catalogue = self._broker.topics.catalogue
+        if name not in catalogue.by_name and topic_id not in catalogue.by_id:
+            await self._broker.topics.refresh()
         try:
             if name is None:
                 name = self._broker.topics.catalogue.topic_with_id(topic_id).name
@@ -160,20 +174,22 @@ class AdminTopicsApi:
         if twice:
             code = ErrorCode.invalid_request
             return {**answer, "error_code": code, "error_message": "named more than once"}
+        if asked.name not in self._broker.topics.catalogue.by_name:
+            await self._broker.topics.refresh()
         try:
-            topic = self._broker.topics.plan_growth(asked.name, asked.count)
-            self._check_new_partitions(asked, asked.count - topic.partition_count)
+            replication = ANYWHERE
+            if asked.assignments is not None:
+                replicas = [each.broker_ids for each in asked.assignments]
+                replication = Replication(assignments=replicas)
+            topic = self._broker.topics.plan_growth(asked.name, asked.count, replication)
+            if replication.assignments is not None:
+                new_count = asked.count - topic.partition_count
+                self._check_assignments(replication.assignments, new_count)
             if not dry:
-                await self._broker.grow_topic(asked.name, asked.count)
+                await self._broker.grow_topic(asked.name, asked.count, replication)
         except GoQueueError as error:
             return {**answer, "error_code": code_for(error), "error_message": str(error)}
         return answer
-
-    def _check_new_partitions(self, asked: Struct, new_count: int) -> None:
-        if asked.assignments is None:
-            return
-        replicas = [each.broker_ids for each in asked.assignments]
-        check_assignments(replicas, self._broker.settings.node_id, new_count)
 
 
 def _refused_topic(name: str, code: ErrorCode, message: str) -> dict[str, Any]:

@@ -20,12 +20,10 @@ from goqueue.topics.catalogue import Topic, check_name
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from uuid import UUID
 
     from goqueue.broker.log_broker import LogBroker
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.protocols.kafka.settings import Address
     from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.reading import Struct
 
@@ -59,10 +57,10 @@ _log = logging.getLogger(__name__)
 class MetadataApi:
     """Answers what clients ask first and again whenever something surprises them."""
 
-    def __init__(self, broker: LogBroker, advertised: Mapping[str, Address]) -> None:
+    def __init__(self, broker: LogBroker, brokers: Brokers) -> None:
         """Tell clients of each listener, by its name, the address to come back to."""
         self._broker = broker
-        self._brokers = Brokers(broker.facts, advertised)
+        self._brokers = brokers
         self._creations = CreationRate(broker.clock.monotonic_s())
 
     @api(ApiKey.METADATA)
@@ -96,9 +94,13 @@ class MetadataApi:
         """One topic that the client named, or the answer that says why there is none."""
         catalogue = self._broker.topics.catalogue
         try:
+            name = topic.name or ""
+            found = catalogue.by_id.get(topic.topic_id) or catalogue.by_name.get(name)
+            if found is None and self._brokers.is_cluster:
+                await self._broker.topics.refresh()
+            catalogue = self._broker.topics.catalogue
             if topic.topic_id:
                 return catalogue.topic_with_id(topic.topic_id)
-            name = topic.name or ""
             found = catalogue.by_name.get(name)
             return found or await self._missing(name, may_create=may_create)
         except GoQueueError as error:
