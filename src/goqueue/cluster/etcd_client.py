@@ -14,7 +14,15 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from goqueue.cluster.etcd_http import Answer, Connection, Endpoint, GatewayError
-from goqueue.cluster.etcd_messages import WATCH, Code, Failure, WatchLine, decode, encode
+from goqueue.cluster.etcd_messages import (
+    WATCH,
+    Code,
+    Failure,
+    WatchLine,
+    WatchMessage,
+    decode,
+    encode,
+)
 from goqueue.model.errors import InvalidMetadataRequestError, MetadataUnavailableError
 from goqueue.model.tuples import NamedTuple
 
@@ -106,9 +114,7 @@ class EtcdClient:
         failures = 0
         while True:
             try:
-                return decode(
-                    await self._attempt(path, encode(body), need_leader=need_leader), kind
-                )
+                return await self._attempt(path, encode(body), kind, need_leader=need_leader)
             except (GatewayError, UnansweredError) as error:
                 failures += 1
                 if loop.time() >= deadline_s:
@@ -127,15 +133,10 @@ class EtcdClient:
         data = encode(body)
         for left in reversed(range(len(self._endpoints))):
             try:
-                answer = await self._attempt(path, data, need_leader=True)
+                return await self._attempt(path, data, kind, need_leader=True)
             except GatewayError as error:
                 if not left:
                     self._give_up(error)
-                continue
-            try:
-                return decode(answer, kind)
-            except GatewayError as error:
-                raise UnansweredError(str(error)) from error
         raise AssertionError("unreachable: there is at least one endpoint")
 
     def _give_up(self, error: Exception) -> NoReturn:
@@ -146,7 +147,7 @@ class EtcdClient:
             "that a majority of the nodes runs and is reachable"
         ) from error
 
-    async def _attempt(self, path: str, body: bytes, *, need_leader: bool) -> bytes:
+    async def _attempt(self, path: str, body: bytes, kind: type[_T], *, need_leader: bool) -> _T:
         """One request to one member.
 
         Raises:
@@ -158,6 +159,11 @@ class EtcdClient:
             connection = await self._connection()
             try:
                 answer = await self._exchange(connection, path, body, need_leader=need_leader)
+                _judge(answer)
+                found = decode(answer.body, kind)
+            except (RefusedError, InvalidMetadataRequestError):
+                self._keep(connection)
+                raise
             except BaseException as error:
                 connection.close()
                 if isinstance(error, GatewayError | TimeoutError):
@@ -165,9 +171,7 @@ class EtcdClient:
                     raise UnansweredError(_told(error, connection.endpoint)) from error
                 raise
             self._keep(connection)
-        if answer.status == _OK:
-            return answer.body
-        return self._judge(answer, connection.endpoint)
+            return found
 
     async def _exchange(
         self, connection: Connection, path: str, body: bytes, *, need_leader: bool
@@ -177,19 +181,6 @@ class EtcdClient:
             status = await connection.send(path, body, need_leader=need_leader)
             deadline.reschedule(loop.time() + self.timing.attempt_s)
             return Answer(status, await connection.body())
-
-    def _judge(self, answer: Answer, endpoint: Endpoint) -> NoReturn:
-        """An answer that is no success: etcd's own no, or a member that could not."""
-        try:
-            failure = decode(answer.body, Failure)
-        except GatewayError:
-            failure = Failure(message=f"status {answer.status}")
-        if failure.code == Code.INVALID_ARGUMENT:
-            raise InvalidMetadataRequestError(f"etcd refuses the request: {failure.message}")
-        if failure.code in set(Code):
-            raise RefusedError(failure)
-        self.move_on(endpoint)
-        raise UnansweredError(f"{endpoint}: {failure.message}")
 
     # --- Connections -----------------------------------------------------------------------------
 
@@ -226,7 +217,7 @@ class EtcdClient:
 
     # --- Streams ---------------------------------------------------------------------------------
 
-    async def watch(self, request: dict[str, Any]) -> AsyncGenerator[WatchLine, None]:
+    async def watch(self, request: dict[str, Any]) -> AsyncGenerator[WatchMessage, None]:
         """What one member says to a watch, until it falls silent.
 
         Raises:
@@ -239,8 +230,8 @@ class EtcdClient:
                 await _begin(connection, encode(request))
             while True:
                 async with asyncio.timeout(self.timing.silence_s):
-                    line = await _next_line(connection)
-                yield line
+                    message = await _next_message(connection)
+                yield message
         except (GatewayError, TimeoutError) as error:
             self.move_on(connection.endpoint)
             raise GatewayError(_told(error, connection.endpoint)) from error
@@ -249,18 +240,35 @@ class EtcdClient:
             connection.close()
 
 
+def _judge(answer: Answer) -> None:
+    """Raise what no success means: etcd has refused, or the member was not able to do it."""
+    if answer.status == _OK:
+        return
+    failure = decode(answer.body, Failure)
+    if failure.code == Code.INVALID_ARGUMENT:
+        raise InvalidMetadataRequestError(f"etcd refuses the request: {failure.message}")
+    if failure.code in set(Code):
+        raise RefusedError(failure)
+    raise GatewayError(f"status {answer.status}, {failure.message}")
+
+
 async def _begin(connection: Connection, request: bytes) -> None:
     status = await connection.send(WATCH, request, need_leader=True)
     if status != _OK:
-        raise GatewayError(f"{connection.endpoint}: status {status}")
+        raise GatewayError(f"status {status}")
 
 
-async def _next_line(connection: Connection) -> WatchLine:
+async def _next_message(connection: Connection) -> WatchMessage:
     line = await connection.line()
     if line is None:
-        raise GatewayError(f"{connection.endpoint}: the stream ended")
-    return decode(line, WatchLine)
+        raise GatewayError("the stream ended")
+    found = decode(line, WatchLine)
+    if found.error is not None:
+        raise GatewayError(found.error.message)
+    if found.result.canceled and not found.result.compact_revision:
+        raise GatewayError("the watch was canceled")
+    return found.result
 
 
 def _told(error: BaseException, endpoint: Endpoint) -> str:
-    return str(error) if isinstance(error, GatewayError) else f"{endpoint}: no answer in time"
+    return f"{endpoint}: {error if isinstance(error, GatewayError) else 'no answer in time'}"

@@ -79,7 +79,7 @@ class Connection:
         try:
             opened = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context)
         except (OSError, ValueError) as error:
-            raise GatewayError(f"{endpoint}: {error}") from error
+            raise GatewayError(str(error)) from error
         return cls(endpoint, *opened)
 
     @property
@@ -175,7 +175,7 @@ class Connection:
 
     def _failure(self, error: Exception) -> GatewayError:
         self.close()
-        return GatewayError(f"{self.endpoint}: {error}")
+        return GatewayError(str(error))
 
 
 def _check_size(count: int) -> None:

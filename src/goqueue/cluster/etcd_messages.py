@@ -106,7 +106,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class WatchMessage(msgspec.Struct, frozen=True):
-    """Events of whole revisions; without any, a sign that the stream lives."""
+    """Events of whole revisions; without any, a heartbeat of the stream."""
 
     header: Header = Header()
     events: tuple[Event, ...] = ()
@@ -117,7 +117,7 @@ class WatchMessage(msgspec.Struct, frozen=True):
 class WatchLine(msgspec.Struct, frozen=True):
     """One line of the stream."""
 
-    result: WatchMessage | None = None
+    result: WatchMessage = WatchMessage()
     error: Failure | None = None
 
 

@@ -247,17 +247,11 @@ class EtcdMetadataStore(MetadataStore):
         key, end = self._bounds(prefix)
         asked = {"key": key, "range_end": end, "start_revision": str(after + 1)}
         request = {"create_request": asked | {"progress_notify": True}}
-        async with aclosing(self._client.watch(request)) as lines:
-            async for line in lines:
-                message = line.result
-                if message is None:
-                    told = line.error.message if line.error else "an empty line"
-                    raise GatewayError(f"{self._client.endpoint}: {told}")
+        async with aclosing(self._client.watch(request)) as messages:
+            async for message in messages:
                 if message.compact_revision:
                     self._compacted = Revision(message.compact_revision)
                     raise MetadataCompactedError(after, self._compacted)
-                if message.canceled:
-                    raise GatewayError(f"{self._client.endpoint}: the watch was canceled")
                 for changes in self._changes(message):
                     yield changes
 

@@ -97,9 +97,12 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """The transaction happened or will never happen; the answer was lost.
+    """The answer was lost: the transaction happened, may still happen, or never will.
 
-    A writer that must know puts a token of its own into the value and reads the key again.
+    A member of etcd that was paused with the request in its hands does it when it goes on. So a
+    reading that does not find it proves nothing. A writer that must know puts a token of its own
+    into the value and writes again under the same conditions: at most one of the two happens, and
+    the token in what is stored then tells which.
     """
 
     reason: str
