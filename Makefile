@@ -68,6 +68,12 @@ MINUTES ?= 10
 fuzz: $(STAMP) ## damaged inputs into every parser for MINUTES=; findings go to build/fuzz/
 	PYTHONPATH=.:tests $(BIN)/python -m fuzz.driver --minutes $(MINUTES)
 
+SEED ?= $(shell date +%s)
+
+.PHONY: test-chaos
+test-chaos: $(STAMP) ## random faults in a cluster of three nodes for MINUTES=, drawn by SEED=; histories go to build/chaos/
+	PYTHONPATH=.:tests $(BIN)/python -m cluster.chaos --seed $(SEED) --minutes $(MINUTES)
+
 .PHONY: docs
 docs: $(STAMP) ## the documentation as a site, in site/
 	$(BIN)/mkdocs build --strict

@@ -104,7 +104,7 @@ class ServerProcess:
         inherited = {
             name: value for name, value in os.environ.items() if not name.startswith("GOQUEUE_")
         }
-        self._environment = inherited | FOR_TESTS | (environment or {})
+        self.environment = inherited | FOR_TESTS | (environment or {})
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._ready = threading.Event()
@@ -146,7 +146,7 @@ class ServerProcess:
             self.command,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env=self._environment,
+            env=self.environment,
             text=True,
         )
         self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
