@@ -80,7 +80,6 @@ CALLED_FROM_OUTSIDE = {
     "_apply_mode",
     "_apply_ids",
     # what followers of a partition will call
-    "open_session",
     "advance_to",
     "role_of",
 }

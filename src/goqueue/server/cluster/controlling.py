@@ -1,0 +1,242 @@
+"""The controller of a cluster: every node could be it, and one at a time is.
+
+The core decides (`goqueue.cluster.controller`); here is when it is asked, what it is told, and how
+its transactions are sent: together, since none of them waits for another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from goqueue.cluster.controller import ControllerCore
+from goqueue.cluster.elections import with_min_isr
+from goqueue.cluster.metadata import Committed, Condition, Conflict, Put
+from goqueue.cluster.proposals import PartitionChange, bundles
+from goqueue.cluster.records import CONTROLLER, PartitionKey, new_token
+from goqueue.model.errors import GoQueueError, MetadataUnavailableError, TopicExistsError
+from goqueue.model.internal_topics import INTERNAL_TOPICS
+from goqueue.topics.cluster_catalogue import INSYNC_SETTING
+from goqueue.topics.replica_assignments import Replication
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator, Mapping
+
+    from goqueue.cluster.metadata import MetadataStore
+    from goqueue.cluster.proposals import Proposal
+    from goqueue.cluster.view_keeper import Touched, ViewKeeper
+    from goqueue.runtime.clock import Clock
+    from goqueue.server.cluster.membership import Membership
+    from goqueue.server.cluster.pings import Pings
+    from goqueue.topics.cluster_catalogue import ClusterTopics
+
+logger = logging.getLogger(__name__)
+
+TICK_S: Final = 0.2
+"""How often the core is asked when nothing happens."""
+_COALESCE_S: Final = 0.005
+"""Changes that come this close together are decided on together."""
+_TRANSACTIONS_AT_ONCE: Final = 16
+PROOF_KEY: Final = "cluster/proof"
+"""Written every 10 s by the controller: that the store commits."""
+PROOF_S: Final = 10.0
+_UPKEEP_S: Final = 1.0
+"""How often internal topics and the minima of records are looked at."""
+_SAFE_NODES: Final = 3
+"""Internal topics have this many replicas where there are as many nodes."""
+
+
+class Controlling:
+    """This node's part in controlling: nothing, until it is its turn."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        keeper: ViewKeeper,
+        pings: Pings,
+        membership: Membership,
+        topics: ClusterTopics,
+        *,
+        clock: Clock,
+        size: int,
+        internal_topics: Mapping[str, int],
+    ) -> None:
+        """`size` nodes are configured; `internal_topics` are made, with so many partitions."""
+        self.core = ControllerCore(membership.node_id)
+        self.since_s: float | None = None
+        """When this node became the controller; None while it is not."""
+        self._store = store
+        self._keeper = keeper
+        self._pings = pings
+        self._membership = membership
+        self._topics = topics
+        self._clock = clock
+        self._wanted_nodes = min(_SAFE_NODES, size)
+        self._internal_topics = dict(internal_topics)
+        self._woken = asyncio.Event()
+        self._sending = asyncio.Semaphore(_TRANSACTIONS_AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._proven_s = -PROOF_S
+        self._upkept_s = -_UPKEEP_S
+        self._compared = (0, 0)
+        """The revision and the version of the catalogue at which records and topics agreed."""
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this node decides, as far as it knows."""
+        return self.core.is_controller
+
+    def start(self) -> None:
+        """Be a candidate."""
+        self._keeper.on_change(self._on_change)
+        self._spawn(self._run())
+
+    async def stop(self) -> None:
+        """Decide nothing more; another node takes over."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def wake(self) -> None:
+        """Look at the cluster again: somebody is suspected, or not any more."""
+        self._woken.set()
+
+    def _on_change(self, _touched: Touched) -> None:
+        self._woken.set()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(TICK_S):
+                    await self._woken.wait()
+                await asyncio.sleep(_COALESCE_S)
+            except TimeoutError:
+                pass
+            self._woken.clear()
+            try:
+                self._step()
+            except Exception:  # the next step may do better, and without it nobody decides
+                logger.exception("a step of the controller failed")
+
+    def _step(self) -> None:
+        view, now_s = self._keeper.view, self._clock.monotonic_s()
+        if not self.core.is_controller:
+            if self.since_s is not None:
+                self.since_s = None
+                logger.info("node %d is the controller no more", self.core.node_id)
+            if self._pings.may_take(view):
+                proposal = self.core.take(view, self._membership.incarnation, now_s)
+                if proposal is not None:
+                    self._spawn(self._send(proposal))
+            return
+        if self.since_s is None:
+            self.since_s = now_s
+            logger.info(
+                "node %d is the controller now, in epoch %d", self.core.node_id, self.core.epoch
+            )
+        topics = self._topics.catalogue.by_id
+        for proposal in self.core.decide(view, now_s, self._pings.agreed(), topics):
+            self._spawn(self._send(proposal))
+        if self.core.is_controller:
+            self._maintain(now_s)
+
+    async def _send(self, proposal: Proposal) -> None:
+        async with self._sending:
+            try:
+                result = await self._store.transact(proposal.conditions, proposal.operations)
+            except MetadataUnavailableError:
+                self.core.unknown(proposal)
+                return
+        if isinstance(result, Committed):
+            self.core.committed(proposal, result.revision)
+            if proposal.purpose != "take":
+                logger.info("%s: %d keys", proposal.purpose, len(proposal.operations))
+        elif isinstance(result, Conflict):
+            self.core.conflicted(proposal, result.current)
+        else:
+            self.core.unknown(proposal)
+            return
+        self._woken.set()
+
+    # --- What is done now and then ---------------------------------------------------------------
+
+    def _maintain(self, now_s: float) -> None:
+        if now_s - self._proven_s >= PROOF_S:
+            self._proven_s = now_s
+            self._spawn(self._prove())
+        if now_s - self._upkept_s >= _UPKEEP_S:
+            self._upkept_s = now_s
+            if not self._internal_topics.keys() <= self._topics.catalogue.by_name.keys():
+                self._spawn(self._make_internal_topics())
+            seen = self._keeper.view.revision, self._topics.catalogue.version
+            if seen != self._compared:
+                self._compared = seen
+                self._follow_minima()
+
+    async def _prove(self) -> None:
+        """Write something: a store that answers and commits nothing is found out by this."""
+        value = str(self._clock.now_ms()).encode()
+        try:
+            await self._store.transact([], [Put(PROOF_KEY, value)])
+        except GoQueueError as error:
+            logger.warning("the metadata store commits nothing: %s", error)
+
+    async def _make_internal_topics(self) -> None:
+        """Make the broker's own topics as soon as there are nodes for all their replicas."""
+        active = sum(1 for _ in self._keeper.view.active())
+        if active < self._wanted_nodes:
+            return
+        for name, count in self._internal_topics.items():
+            if name in self._topics.catalogue.by_name:
+                continue
+            try:
+                await self._topics.create(
+                    name,
+                    count,
+                    INTERNAL_TOPICS[name],
+                    internal=True,
+                    replication=Replication(self._wanted_nodes),
+                )
+            except TopicExistsError:
+                continue
+            except GoQueueError as error:
+                logger.warning("internal topic %s was not made: %s", name, error)
+
+    def _follow_minima(self) -> None:
+        """Bring records in line with `min.insync.replicas` of their topics.
+
+        A change of one topic is written with its records as far as they fit into a transaction; a
+        change of the default of all topics is written without any.
+        """
+        revision = self.core.revision
+        if revision is None:
+            return
+        guard = (Condition(CONTROLLER, revision),)
+        changes = self._other_minima()
+        for proposal in bundles("minimum", changes, self._keeper.view, new_token, guard):
+            self._spawn(self._send_once(proposal))
+
+    def _other_minima(self) -> Iterator[PartitionChange]:
+        partitions = self._keeper.view.partitions
+        for topic in self._topics.catalogue.by_name.values():
+            minimum = topic.settings.number(INSYNC_SETTING)
+            for number in range(topic.partition_count):
+                key = PartitionKey(topic.topic_id, number)
+                stored = partitions.get(key)
+                if stored is not None and stored.value.min_isr != minimum:
+                    changed = with_min_isr(stored.value, minimum)
+                    yield PartitionChange(key, stored.revision, changed)
+
+    async def _send_once(self, proposal: Proposal) -> None:
+        """Send what is proposed anew when it does not come about."""
+        async with self._sending:
+            try:
+                await self._store.transact(proposal.conditions, proposal.operations)
+            except MetadataUnavailableError as error:
+                logger.info("%s: %s", proposal.purpose, error)

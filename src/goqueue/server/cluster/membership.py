@@ -1,0 +1,343 @@
+"""That this node runs: its registration, under a session that it keeps alive.
+
+The revision of the first record of a registration is the node's *incarnation*: whatever it was
+trusted with before, it is not trusted with in another one. A node registers anew when its session
+has lapsed or the controller has fenced it; it goes on serving meanwhile, for only the records of
+partitions say who leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from goqueue.cluster import elections
+from goqueue.cluster.metadata import (
+    ABSENT,
+    Committed,
+    Condition,
+    Conflict,
+    MetadataStore,
+    Operation,
+    Put,
+    Revision,
+    SessionId,
+    Unknown,
+)
+from goqueue.cluster.proposals import PartitionChange, bundles
+from goqueue.cluster.records import (
+    Member,
+    NodeRecord,
+    NodeState,
+    decode,
+    encode,
+    member_key,
+    new_token,
+    node_key,
+)
+from goqueue.model.errors import (
+    ClusterMismatchError,
+    GoQueueError,
+    MetadataUnavailableError,
+    SessionLapsedError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from goqueue.cluster.metadata import Entry
+    from goqueue.cluster.proposals import Proposal
+    from goqueue.cluster.records import PartitionKey
+    from goqueue.cluster.view_keeper import Touched, ViewKeeper
+    from goqueue.runtime.clock import Clock
+    from goqueue.runtime.tasks import Sleep
+
+logger = logging.getLogger(__name__)
+
+SESSION_MS: Final = 2000
+"""A backstop: pings find out earlier."""
+BEAT_S: Final = 0.7
+_RETRY_S: Final = 0.2
+_ANOTHER_S: Final = 10.0
+"""How long a registration with another folder is waited for to end: it may be of a run of this node
+before its folder was lost."""
+_AGAIN_S: Final = 1.0
+"""How long after a registration the next one may be made: a node that is fenced again and again has
+more serious problems than being away."""
+
+
+class Membership:
+    """The registration of this node."""
+
+    def __init__(
+        self,
+        node_id: int,
+        record: NodeRecord,
+        store: MetadataStore,
+        keeper: ViewKeeper,
+        *,
+        clock: Clock,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        """`record` is what is registered; its state is `STARTING`."""
+        self.node_id = node_id
+        self.record = record
+        self.incarnation = 0
+        """Of this registration; 0 before the first."""
+        self.contact_s = clock.monotonic_s()
+        """When the store last answered a heartbeat."""
+        self._store = store
+        self._keeper = keeper
+        self._clock = clock
+        self._sleep = sleep
+        self._session: SessionId | None = None
+        self._registered_s = -_AGAIN_S
+        self._registering = asyncio.Lock()
+        self._callbacks: list[Callable[[int], None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_ending = False
+
+    def on_registered(self, callback: Callable[[int], None]) -> None:
+        """Call back with the incarnation whenever it is another one."""
+        self._callbacks.append(callback)
+
+    # --- Binding ---------------------------------------------------------------------------------
+
+    async def bind(self) -> None:
+        """Bind the node's id to its folder.
+
+        Raises:
+            ClusterMismatchError: another node of the same id is running.
+        """
+        key, mine = member_key(self.node_id), Member(self.record.folder_id, self.record.name)
+        deadline_s = self._clock.monotonic_s() + _ANOTHER_S
+        while True:
+            entry = await self._get(key)
+            bound = None if entry is None else decode(entry.value, Member, key)
+            if bound == mine:
+                return
+            if bound is not None and bound.folder_id != mine.folder_id:
+                other = await self._get(node_key(self.node_id))
+                if other is not None:
+                    if self._clock.monotonic_s() > deadline_s:
+                        raise self._taken(decode(other.value, NodeRecord, other.key))
+                    await self._sleep(_RETRY_S)
+                    continue
+                logger.warning(
+                    "node %d had the folder %s and has %s now: what it held is fetched again",
+                    self.node_id,
+                    bound.folder_id,
+                    mine.folder_id,
+                )
+            condition = Condition(key, ABSENT if entry is None else entry.revision)
+            await self._transact([condition], Put(key, encode(mine)))
+
+    def _taken(self, other: NodeRecord) -> ClusterMismatchError:
+        return ClusterMismatchError(
+            f"node {self.node_id} is running already: {other.name!r} at {other.internal.host}:"
+            f"{other.internal.port} with folder {other.folder_id}, and this is "
+            f"{self.record.name!r} with folder {self.record.folder_id}: give each node an id of "
+            "its own, or stop the other"
+        )
+
+    # --- Registering -----------------------------------------------------------------------------
+
+    async def register(self) -> int:
+        """Register this run of the node; returns its incarnation when the view has it.
+
+        Raises:
+            ClusterMismatchError: another node of the same id is running.
+        """
+        async with self._registering:
+            revision = await self._register()
+            await self._keeper.reached(revision)
+            return self.incarnation
+
+    async def _register(self) -> Revision:
+        key = node_key(self.node_id)
+        deadline_s = self._clock.monotonic_s() + _ANOTHER_S
+        while True:
+            entry = await self._get(key)
+            before = None if entry is None else decode(entry.value, NodeRecord, key)
+            if before is not None and before.folder_id != self.record.folder_id:
+                if self._clock.monotonic_s() > deadline_s:
+                    raise self._taken(before)
+                await self._sleep(_RETRY_S)
+                continue
+            session = await self._open_session()
+            # The record of a new registration does not know its own revision.
+            value = encode(replace(self.record, incarnation=0))
+            condition = Condition(key, ABSENT if entry is None else entry.revision)
+            try:
+                result = await self._transact([condition], Put(key, value, session))
+            except SessionLapsedError:
+                continue
+            if isinstance(result, Unknown):
+                result = self._found(await self._get(key), value, session)
+            if isinstance(result, Committed):
+                self._session = session
+                self._became(result.revision)
+                return result.revision
+
+    def _found(self, entry: Entry | None, value: bytes, session: SessionId) -> Committed | Unknown:
+        if entry is not None and entry.value == value and entry.session == session:
+            return Committed(entry.revision)
+        return Unknown("the registration is not there")
+
+    def _became(self, incarnation: int) -> None:
+        self._registered_s = self._clock.monotonic_s()
+        self.incarnation = incarnation
+        for callback in self._callbacks:
+            callback(incarnation)
+
+    async def _open_session(self) -> SessionId:
+        while True:
+            try:
+                return await self._store.open_session(SESSION_MS)
+            except MetadataUnavailableError as error:
+                logger.warning("no session with the metadata store, retrying: %s", error)
+                await self._sleep(_RETRY_S)
+
+    async def change_state(self, state: NodeState) -> None:
+        """Say what this node is ready for, in the same registration."""
+        async with self._registering:
+            self.record = replace(self.record, state=state)
+            key = node_key(self.node_id)
+            while True:
+                entry = await self._get(key)
+                stored = None if entry is None else decode(entry.value, NodeRecord, key)
+                if entry is None or stored is None or stored.folder_id != self.record.folder_id:
+                    await self._keeper.reached(await self._register())
+                    return
+                if stored.state is state and entry.session == self._session:
+                    await self._keeper.reached(entry.revision)
+                    return
+                value = encode(replace(self.record, incarnation=self.incarnation))
+                try:
+                    await self._transact(
+                        [Condition(key, entry.revision)], Put(key, value, self._session)
+                    )
+                except SessionLapsedError:
+                    await self._keeper.reached(await self._register())
+                    return
+
+    # --- Staying ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Keep the session alive, and register anew when that fails or this node is fenced."""
+        self._keeper.on_change(self._on_change)
+        task = asyncio.create_task(self._beat(), name="node session")
+        self._tasks.add(task)
+
+    async def stop(self) -> None:
+        """End the session: the registration goes with it."""
+        self._is_ending = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._session is not None:
+            try:
+                await self._store.end_session(self._session)
+            except GoQueueError as error:
+                logger.warning("the registration ends by itself in a moment: %s", error)
+
+    async def _beat(self) -> None:
+        while True:
+            await self._sleep(BEAT_S)
+            began_s = self._clock.monotonic_s()
+            try:
+                if self._session is not None:
+                    await self._store.keep_alive(self._session)
+                self.contact_s = began_s
+            except SessionLapsedError:
+                logger.warning("the session of this node has lapsed: registering anew")
+                self._again()
+            except MetadataUnavailableError as error:
+                logger.debug("no heartbeat: %s", error)
+            except Exception:  # the next one may succeed
+                logger.exception("a heartbeat failed")
+
+    def _on_change(self, touched: Touched) -> None:
+        if self.node_id not in touched.nodes or self._is_ending:
+            return
+        node = self._keeper.view.nodes.get(self.node_id)
+        if node is None or self._keeper.view.is_fenced(self.node_id):
+            self._again()
+
+    def _again(self) -> None:
+        """Register anew; a second request while one is under way is the same one."""
+        if self._is_ending or any(task.get_name() == "registration" for task in self._tasks):
+            return
+        task = asyncio.create_task(self._register_again(), name="registration")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _register_again(self) -> None:
+        wait_s = self._registered_s + _AGAIN_S - self._clock.monotonic_s()
+        if wait_s > 0:
+            await self._sleep(wait_s)
+        fence = self._keeper.view.fences.get(self.node_id)
+        if fence is not None and fence.value.incarnation >= self.incarnation:
+            logger.warning("this node was fenced (%s): registering anew", fence.value.reason)
+        try:
+            await self.register()
+        except ClusterMismatchError as error:
+            logger.error("%s", error)  # noqa: TRY400 - the text says it
+        except GoQueueError as error:
+            logger.warning("registering failed: %s", error)
+
+    # --- Striking --------------------------------------------------------------------------------
+
+    async def strike(self, lost: Collection[PartitionKey] | None = None) -> None:
+        """Leave every in-sync set, or those of the partitions that lost something.
+
+        Returns when nobody counts on this node any more for what it may not have.
+        """
+        while True:
+            proposals = list(self._strikes(lost))
+            if not proposals:
+                return
+            results = [
+                await self._transact(each.conditions, *each.operations) for each in proposals
+            ]
+            revisions = [each.revision for each in results if isinstance(each, Committed)]
+            await self._keeper.reached(max(revisions, default=Revision(0)))
+            if len(revisions) < len(results):
+                await self._sleep(_RETRY_S)
+                await self._keeper.reconcile()
+
+    def _strikes(self, lost: Collection[PartitionKey] | None) -> Iterable[Proposal]:
+        view = self._keeper.view
+        if lost is None:
+            return elections.strikes(view, self.node_id)
+        changes = (
+            PartitionChange(key, stored.revision, struck, frozenset({self.node_id}))
+            for key in lost
+            if (stored := view.partitions.get(key)) is not None
+            and (struck := elections.strike(stored.value, self.node_id)) is not None
+        )
+        return bundles("strike", changes, view, new_token)
+
+    # --- Asking ----------------------------------------------------------------------------------
+
+    async def _get(self, key: str) -> Entry | None:
+        while True:
+            try:
+                return await self._store.get(key)
+            except MetadataUnavailableError as error:
+                logger.warning("the metadata cannot be read, retrying: %s", error)
+                await self._sleep(_RETRY_S)
+
+    async def _transact(
+        self, conditions: Iterable[Condition], *operations: Operation
+    ) -> Committed | Conflict | Unknown:
+        try:
+            return await self._store.transact(tuple(conditions), operations)
+        except SessionLapsedError:
+            raise
+        except MetadataUnavailableError as error:
+            await self._sleep(_RETRY_S)
+            return Unknown(str(error))

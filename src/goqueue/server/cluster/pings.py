@@ -1,0 +1,298 @@
+"""Pings between nodes, in a thread of their own: a busy event loop is not a dead node.
+
+Every tenth of a second a datagram goes to every other node: who sends it, in which incarnation,
+what its wall clock says, how long its event loop has not come round, and whom it suspects. A keyed
+hash over it keeps strangers out. The port is that of the internal listener.
+
+Each node is sent to from a socket that is connected to it, because the system then reports that
+nothing listens there any more, at once and not after a silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import math
+import select
+import socket
+import threading
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from goqueue.cluster.suspicion import PING_S, Ping, Suspicion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from goqueue.cluster.records import NodeAddress
+    from goqueue.cluster.view import ClusterView
+    from goqueue.runtime.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+_SEAL_BYTES: Final = 16
+_MOST_BYTES: Final = 2048
+"""A longer datagram is none of ours."""
+_BEAT_S: Final = 0.1
+"""How often the event loop notes that it has come round."""
+SKEW_MS: Final = 500
+"""Wall clocks that differ by more are told."""
+_SKEW_AGAIN_S: Final = 60.0
+
+
+class _Body(msgspec.Struct, array_like=True, frozen=True):
+    node: int
+    incarnation: int
+    sequence: int
+    wall_ms: int
+    lag_ms: int
+    suspects: tuple[int, ...] = ()
+
+
+class Pings:
+    """The thread, and what it knows. What others call may be called from the event loop."""
+
+    def __init__(
+        self, node_id: int, secret: bytes, address: tuple[str, int], *, clock: Clock
+    ) -> None:
+        """Listen on `address`; `secret` is the cluster's."""
+        self.node_id = node_id
+        self.incarnation = 0
+        self.address = address
+        self._key = hashlib.sha256(b"pings" + secret).digest()
+        self._clock = clock
+        self._core = Suspicion(node_id, clock.monotonic_s())
+        self._lock = threading.Lock()
+        """Around the core, which both threads use."""
+        self._peers: Mapping[int, NodeAddress] = {}
+        self._senders: dict[int, tuple[NodeAddress, socket.socket]] = {}
+        self._skews: dict[int, int] = {}
+        self._told_skews: dict[int, float] = {}
+        self._beat_s = clock.monotonic_s()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._on_suspicion: Callable[[], None] = lambda: None
+        self._listener: socket.socket | None = None
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # --- For the event loop ----------------------------------------------------------------------
+
+    def start(self, on_suspicion: Callable[[], None]) -> None:
+        """Listen, ping, and call back in this loop whenever other nodes are suspected.
+
+        Raises:
+            OSError: the address cannot be listened on.
+        """
+        self._listener = _bound(self.address)
+        self._on_suspicion = on_suspicion
+        self._loop = asyncio.get_running_loop()
+        self._beat()
+        self._thread = threading.Thread(target=self._run, name="pings", daemon=True)
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Send and hear no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._stopping.set()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+        if self._listener is not None:
+            self._listener.close()
+
+    def watch(self, peers: Mapping[int, NodeAddress]) -> None:
+        """Ping these nodes, and expect theirs."""
+        others = {node: where for node, where in peers.items() if node != self.node_id}
+        with self._lock:
+            self._core.watch(others, self._clock.monotonic_s())
+            self._peers = others
+
+    def suspects(self) -> frozenset[int]:
+        """The nodes that this one does not hear."""
+        with self._lock:
+            return self._core.suspects(self._clock.monotonic_s())
+
+    def agreed(self) -> frozenset[int]:
+        """Those of whom another node says the same, or no other is left to say anything."""
+        with self._lock:
+            return self._core.agreed(self._clock.monotonic_s())
+
+    def may_take(self, view: ClusterView) -> bool:
+        """Whether this node should try to become the controller."""
+        with self._lock:
+            return self._core.may_take(view, self._clock.monotonic_s())
+
+    def skews_ms(self) -> dict[int, int]:
+        """By how much the wall clocks of other nodes are ahead of this one's."""
+        with self._lock:
+            return dict(self._skews)
+
+    def _beat(self) -> None:
+        self._beat_s = self._clock.monotonic_s()
+        if self._loop is not None:
+            self._timer = self._loop.call_later(_BEAT_S, self._beat)
+
+    # --- In the thread ---------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        before: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
+        next_s = self._clock.monotonic_s()
+        while not self._stopping.is_set():
+            now_s = self._clock.monotonic_s()
+            if now_s >= next_s:
+                next_s = now_s + PING_S
+                self._send(now_s)
+            self._receive(max(next_s - self._clock.monotonic_s(), 0.0))
+            with self._lock:
+                now_s = self._clock.monotonic_s()
+                found = self._core.suspects(now_s), self._core.agreed(now_s)
+            if found != before:
+                before = found
+                self._tell()
+        for _, sender in self._senders.values():
+            sender.close()
+
+    def _tell(self) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._on_suspicion)
+
+    def _send(self, now_s: float) -> None:
+        lag_ms = int(max(now_s - self._beat_s - _BEAT_S, 0.0) * 1000)
+        with self._lock:
+            self._core.tick(now_s)
+            ping = self._core.ping(
+                now_s, incarnation=self.incarnation, wall_ms=self._clock.now_ms(), lag_ms=lag_ms
+            )
+            peers = self._peers
+        self._connect(peers)
+        data = self._sealed(ping)
+        for node_id, (_, sender) in self._senders.items():
+            try:
+                sender.send(data)
+            except ConnectionRefusedError:
+                self._refused(node_id)
+            except OSError as error:
+                logger.debug("no ping to node %d: %s", node_id, error)
+
+    def _connect(self, peers: Mapping[int, NodeAddress]) -> None:
+        for node_id in [each for each in self._senders if each not in peers]:
+            self._senders.pop(node_id)[1].close()
+        for node_id, where in peers.items():
+            known = self._senders.get(node_id)
+            if known is not None:
+                if known[0] == where:
+                    continue
+                known[1].close()
+            try:
+                self._senders[node_id] = where, _connected(where)
+            except OSError as error:
+                self._senders.pop(node_id, None)
+                logger.debug("node %d at %s cannot be pinged: %s", node_id, where, error)
+
+    def _receive(self, timeout_s: float) -> None:
+        """Take in what comes, until nothing does for a moment or the next ping is due."""
+        listener = self._listener
+        if listener is None:
+            return
+        senders = {sender.fileno(): node_id for node_id, (_, sender) in self._senders.items()}
+        poll = select.poll()  # unlike `select`, at home with more than 1024 open files
+        for descriptor in (listener.fileno(), *senders):
+            poll.register(descriptor, select.POLLIN)
+        for descriptor, _ in poll.poll(math.ceil(timeout_s * 1000)):
+            if descriptor in senders:
+                self._take_error(senders[descriptor])
+            else:
+                self._take(listener)
+
+    def _take(self, listener: socket.socket) -> None:
+        try:
+            data = listener.recv(_MOST_BYTES)
+        except OSError:  # an interrupted call, or an error of another node's datagram
+            return
+        ping = self._opened(data)
+        if ping is None:
+            return
+        now_s = self._clock.monotonic_s()
+        skew_ms = ping.wall_ms - self._clock.now_ms()
+        with self._lock:
+            self._core.heard(ping, now_s)
+            if ping.node in self._peers:
+                self._skews[ping.node] = skew_ms
+        if abs(skew_ms) > SKEW_MS:
+            self._tell_skew(ping.node, skew_ms, now_s)
+
+    def _take_error(self, node_id: int) -> None:
+        try:
+            self._senders[node_id][1].recv(_MOST_BYTES)
+        except ConnectionRefusedError:
+            self._refused(node_id)
+        except OSError:
+            return
+
+    def _refused(self, node_id: int) -> None:
+        with self._lock:
+            self._core.refused(node_id)
+
+    def _tell_skew(self, node_id: int, skew_ms: int, now_s: float) -> None:
+        if now_s - self._told_skews.get(node_id, -_SKEW_AGAIN_S) < _SKEW_AGAIN_S:
+            return
+        self._told_skews[node_id] = now_s
+        logger.warning(
+            "the clock of node %d is %d ms %s this one's: synchronise the clocks of all nodes",
+            node_id,
+            abs(skew_ms),
+            "ahead of" if skew_ms > 0 else "behind",
+        )
+
+    # --- Datagrams -------------------------------------------------------------------------------
+
+    def _sealed(self, ping: Ping) -> bytes:
+        body = msgspec.msgpack.encode(_Body(*ping[:-1], tuple(sorted(ping.suspects))))
+        return hmac.digest(self._key, body, "sha256")[:_SEAL_BYTES] + body
+
+    def _opened(self, data: bytes) -> Ping | None:
+        seal, body = data[:_SEAL_BYTES], data[_SEAL_BYTES:]
+        if not hmac.compare_digest(seal, hmac.digest(self._key, body, "sha256")[:_SEAL_BYTES]):
+            return None
+        try:
+            told = msgspec.msgpack.decode(body, type=_Body)
+        except msgspec.MsgspecError:
+            return None
+        return Ping(
+            told.node,
+            told.incarnation,
+            told.sequence,
+            told.wall_ms,
+            told.lag_ms,
+            frozenset(told.suspects),
+        )
+
+
+def _bound(address: tuple[str, int]) -> socket.socket:
+    (family, kind, protocol, _, where), *_ = socket.getaddrinfo(*address, type=socket.SOCK_DGRAM)
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.settimeout(0)
+        listener.bind(where)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _connected(address: NodeAddress) -> socket.socket:
+    (family, kind, protocol, _, where), *_ = socket.getaddrinfo(
+        address.host, address.port, type=socket.SOCK_DGRAM
+    )
+    sender = socket.socket(family, kind, protocol)
+    try:
+        sender.settimeout(0)
+        sender.connect(where)
+    except OSError:
+        sender.close()
+        raise
+    return sender

@@ -1,0 +1,274 @@
+"""Nodes that register, ping each other and elect, in one process over one store."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from goqueue.cluster.metadata import Put
+from goqueue.cluster.records import (
+    Fence,
+    NodeAddress,
+    NodeRecord,
+    NodeState,
+    PartitionKey,
+    encode,
+    fence_key,
+)
+from goqueue.cluster.sqlite_store import SqliteMetadataStore
+from goqueue.cluster.view_keeper import ViewKeeper
+from goqueue.model.errors import ClusterMismatchError
+from goqueue.runtime.clock import SystemClock
+from goqueue.runtime.disk import SystemDisk
+from goqueue.server.cluster import membership as membership_module
+from goqueue.server.cluster.controlling import Controlling
+from goqueue.server.cluster.membership import Membership
+from goqueue.server.cluster.pings import Pings
+from goqueue.topics.cluster_catalogue import ClusterTopics
+from support.scenarios import scenario
+from support.server import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+INTERNAL = {"__consumer_offsets": 3}
+
+
+class _Node:
+    """What decides in a node, without the partitions."""
+
+    def __init__(self, store: SqliteMetadataStore, node_id: int, folder: str = "") -> None:
+        clock = SystemClock()
+        self.store = store
+        self.node_id = node_id
+        self.address = NodeAddress("127.0.0.1", free_port())
+        record = NodeRecord(
+            f"node-{node_id}", folder or f"f{node_id}", NodeState.STARTING, self.address, {}
+        )
+        self.keeper = ViewKeeper(store)
+        self.topics = ClusterTopics(store, {}, self.keeper, clock)
+        self.membership = Membership(node_id, record, store, self.keeper, clock=clock)
+        self.pings = Pings(node_id, b"secret", self.address_parts(), clock=clock)
+        self.controlling = Controlling(
+            store,
+            self.keeper,
+            self.pings,
+            self.membership,
+            self.topics,
+            clock=clock,
+            size=3,
+            internal_topics=INTERNAL,
+        )
+
+    def address_parts(self) -> tuple[str, int]:
+        return self.address.host, self.address.port
+
+    async def start(self) -> None:
+        await self.keeper.start()
+        await self.topics.load()
+        await self.membership.bind()
+        self.keeper.on_change(lambda _: self._watch())
+        self.membership.on_registered(self._registered)
+        self.pings.start(self.controlling.wake)
+        await self.membership.register()
+        self.membership.start()
+        await self.membership.change_state(NodeState.ACTIVE)
+        self.controlling.start()
+
+    def _registered(self, incarnation: int) -> None:
+        self.pings.incarnation = incarnation
+
+    def _watch(self) -> None:
+        self.pings.watch(
+            {each: node.record.internal for each, node in self.keeper.view.nodes.items()}
+        )
+
+    async def vanish(self) -> None:
+        """Be gone as a killed process is: nothing is said to anybody."""
+        await self.controlling.stop()
+        self.membership._is_ending = True
+        for task in self.membership._tasks:
+            task.cancel()
+        await self.keeper.stop()
+        await self.pings.stop()
+
+    async def stop(self) -> None:
+        await self.vanish()
+        await self.membership.stop()
+
+
+@asynccontextmanager
+async def cluster(folder: Path, count: int = 3) -> AsyncIterator[list[_Node]]:
+    store = await SqliteMetadataStore.open(
+        folder / "metadata.db", disk=SystemDisk(), clock=SystemClock()
+    )
+    nodes = [_Node(store, number + 1) for number in range(count)]
+    try:
+        await asyncio.gather(*(node.start() for node in nodes))
+        yield nodes
+    finally:
+        for node in nodes:
+            await node.stop()
+        await store.close()
+
+
+async def until(condition: Callable[[], bool], seconds: float = 15.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - of several shells at once
+            await asyncio.sleep(0.01)
+
+
+def controllers(nodes: list[_Node]) -> list[int]:
+    return [node.node_id for node in nodes if node.controlling.is_controller]
+
+
+@scenario
+async def test_one_of_three_nodes_becomes_the_controller_and_makes_the_internal_topics(
+    memory_folder: Path,
+) -> None:
+    async with cluster(memory_folder) as nodes:
+        await until(lambda: len(controllers(nodes)) == 1)
+        await until(lambda: "__consumer_offsets" in nodes[2].topics.catalogue.by_name)
+        topic = nodes[2].topics.catalogue.topic("__consumer_offsets")
+        assert topic.replication_factor == 3
+        assert len(nodes[2].topics.records_of(topic)) == 3
+        assert not any(node.pings.suspects() for node in nodes)
+        assert await nodes[0].store.get("cluster/proof") is not None
+
+
+@scenario
+async def test_what_a_dead_node_led_is_led_by_others_within_a_second_or_two(
+    memory_folder: Path,
+) -> None:
+    async with cluster(memory_folder) as nodes:
+        await until(lambda: bool(controllers(nodes)))
+        topic = await nodes[0].topics.create("orders", 9)
+        dead = nodes[controllers(nodes)[0] - 1]
+        left = [node for node in nodes if node is not dead]
+        await dead.vanish()
+
+        def is_led() -> bool:
+            records = left[0].topics.records_of(topic).values()
+            return all(each.value.leader not in {None, dead.node_id} for each in records)
+
+        await until(is_led)
+        await until(lambda: controllers(left) == [left[0].node_id])
+        assert left[0].keeper.view.is_fenced(dead.node_id)
+        for each in left[0].topics.records_of(topic).values():
+            assert each.value.epoch <= 1
+            if each.value.preferred == dead.node_id:
+                assert dead.node_id not in each.value.isr
+
+
+@scenario
+async def test_a_fenced_node_that_runs_registers_anew(memory_folder: Path) -> None:
+    async with cluster(memory_folder) as nodes:
+        two = nodes[1]
+        before = two.membership.incarnation
+        await two.store.transact([], [Put(fence_key(2), encode(Fence(before, "a test")))])
+        await until(lambda: two.membership.incarnation > before)
+        await until(lambda: nodes[0].keeper.view.is_active(2))
+        node = nodes[0].keeper.view.nodes[2]
+        assert node.incarnation == two.membership.incarnation
+
+
+@scenario
+async def test_a_lapsed_session_is_followed_by_another_incarnation(memory_folder: Path) -> None:
+    async with cluster(memory_folder, 1) as (one,):
+        before = one.membership.incarnation
+        assert one.membership._session is not None
+        await one.store.end_session(one.membership._session)
+        await until(lambda: one.membership.incarnation > before)
+        await until(lambda: one.keeper.view.is_active(1))
+
+
+@scenario
+async def test_a_state_changes_within_an_incarnation(memory_folder: Path) -> None:
+    async with cluster(memory_folder, 1) as (one,):
+        before = one.membership.incarnation
+        await one.membership.change_state(NodeState.STOPPING)
+        node = one.keeper.view.nodes[1]
+        assert node.record.state is NodeState.STOPPING
+        assert node.incarnation == before
+
+
+@scenario
+async def test_a_second_node_of_the_same_id_is_refused_with_both_names(
+    memory_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership_module, "_ANOTHER_S", 0.1)
+    async with cluster(memory_folder, 1) as (one,):
+        other = _Node(one.store, 1, "another")
+        other.membership.record = replace(other.membership.record, name="impostor")
+        with pytest.raises(ClusterMismatchError, match=r"'node-1' .*this is 'impostor'"):
+            await other.membership.bind()
+
+
+@scenario
+async def test_a_node_whose_folder_was_lost_is_bound_to_the_new_one(memory_folder: Path) -> None:
+    async with cluster(memory_folder, 1) as (one,):
+        await one.stop()
+        again = _Node(one.store, 1, "another")
+        await again.keeper.start()
+        await again.membership.bind()
+        await again.keeper.reconcile()
+        assert again.keeper.view.members[1].value.folder_id == "another"
+        await again.keeper.stop()
+
+
+@scenario
+async def test_an_unclean_node_is_in_no_set_any_more(memory_folder: Path) -> None:
+    async with cluster(memory_folder) as nodes:
+        topic = await nodes[0].topics.create("orders", 130)
+        await nodes[2].topics.refresh()
+        await nodes[2].membership.strike()
+        for each in nodes[2].topics.records_of(topic).values():
+            assert 3 not in each.value.isr
+            assert each.value.leader != 3
+
+
+@scenario
+async def test_a_partition_that_lost_something_is_struck_alone(memory_folder: Path) -> None:
+    async with cluster(memory_folder) as nodes:
+        topic = await nodes[0].topics.create("orders", 2)
+        await nodes[2].topics.refresh()
+        await nodes[2].membership.strike([PartitionKey(topic.topic_id, 1)])
+        isrs = [each.value.isr for each in nodes[2].topics.records_of(topic).values()]
+        assert [3 in isr for isr in isrs] == [True, False]
+
+
+@scenario
+async def test_records_follow_the_minimum_of_their_topic(memory_folder: Path) -> None:
+    async with cluster(memory_folder) as nodes:
+        topic = await nodes[0].topics.create("orders", 130)
+        await nodes[0].topics.configure("orders", {"min.insync.replicas": "1"})
+        await until(
+            lambda: all(
+                each.value.min_isr == 1 for each in nodes[0].topics.records_of(topic).values()
+            )
+        )
+
+
+@scenario
+async def test_pings_of_strangers_are_not_heard() -> None:
+    clock = SystemClock()
+    addresses = [NodeAddress("127.0.0.1", free_port()) for _ in range(2)]
+    one, two = (
+        Pings(number, secret, (where.host, where.port), clock=clock)
+        for number, (secret, where) in enumerate(
+            zip((b"a secret", b"another"), addresses, strict=True), start=1
+        )
+    )
+    for each in (one, two):
+        each.start(lambda: None)
+        each.watch(dict(enumerate(addresses, start=1)))
+    try:
+        await until(lambda: one.suspects() == {2} and two.suspects() == {1})
+    finally:
+        await one.stop()
+        await two.stop()
