@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from goqueue.server.etcd.binary import EtcdError, find_etcd
 from goqueue.testing.cluster import free_ports
+from support.etcd import need_etcd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    try:
-        find_etcd()
-    except EtcdError as error:
-        if "CI" in os.environ:
-            raise
-        pytest.skip(str(error))
+    need_etcd()
 
     def run(*words: str, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(

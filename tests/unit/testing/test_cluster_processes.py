@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.server.etcd.binary import EtcdError, find_etcd
 from goqueue.testing import Cluster
 from goqueue.testing.cluster import free_ports
+from support.etcd import need_etcd
 from support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -19,12 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    try:
-        find_etcd()
-    except EtcdError as error:
-        if "CI" in os.environ:
-            raise
-        pytest.skip(str(error))
+    need_etcd()
     with Cluster(nodes=3) as cluster:
         yield cluster
 

@@ -23,6 +23,7 @@ from goqueue.server.supervision.child import Child
 from goqueue.server.supervision.etcd_child import EtcdChild, is_member
 from goqueue.server.supervision.node_lock import NodeLock, wait_until_free
 from goqueue.server.supervision.restarts import Restarts
+from goqueue.server.supervision.sole_node import check_sole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +59,10 @@ def supervise(config: Config, arguments: Sequence[str]) -> None:
     try:
         _check_folder(folder)
         wait_until_free(folder)
-        etcd = EtcdChild(config) if is_member(config) else None
+        etcd = None
+        if is_member(config):
+            etcd = EtcdChild(config)
+            check_sole(config)
         if etcd is not None and etcd.binary.warning is not None:
             logger.warning("%s", etcd.binary.warning)
         patience_s = 3 * config.broker.stop_timeout_ms / 1000 + _BROKER_GRACE_S
