@@ -6,8 +6,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Callable
 
+    from goqueue.model.errors import GoQueueError
     from goqueue.wire.kafka.api_keys import ApiKey
     from goqueue.wire.kafka.reading import Struct
     from goqueue.wire.kafka.replica_fetch import ReplicaFetch, ReplicaFetched
@@ -29,11 +30,13 @@ class Lane(Enum):
 class ReplicaLink(Protocol):
     """A connection to the leader of partitions, and the fetch session on it."""
 
-    def fetch(self, request: ReplicaFetch) -> Awaitable[ReplicaFetched]:
-        """Send a request now. Answers come in order; a second request ends the wait of the first.
+    def fetch(
+        self, request: ReplicaFetch, answered: Callable[[ReplicaFetched | GoQueueError], None]
+    ) -> None:
+        """Send a request now, and call back with its answer or with why there is none.
 
-        Raises:
-            PeerUnavailableError: the connection is lost, and the session with it.
+        Answers come in order; a second request ends the wait of the first. After
+        `PeerUnavailableError` the connection is lost, and the session with it.
         """
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.client.errors import ConnectionLostError, ForeignServerError
@@ -40,7 +41,7 @@ from goqueue.wire.kafka.replica_fetch import VERSION, encode_request, parse_resp
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from goqueue.cluster.hello import NodeIdentity
     from goqueue.cluster.records import NodeAddress
@@ -211,20 +212,29 @@ class PeerLink:
         self._connection = connection
         self._node_id = node_id
 
-    def fetch(self, request: ReplicaFetch) -> Awaitable[ReplicaFetched]:
+    def fetch(
+        self, request: ReplicaFetch, answered: Callable[[ReplicaFetched | GoQueueError], None]
+    ) -> None:
         """Send a request now; see `ReplicaLink.fetch`."""
         wait_s = request.max_wait_ms / 1000
         body = (encode_request(request),)
-        return self._read(self._connection.exchange(ApiKey.FETCH, VERSION, body, wait_s))
+        answer = self._connection.exchange(ApiKey.FETCH, VERSION, body, wait_s)
+        answer.add_done_callback(partial(self._read, answered))
 
-    async def _read(self, answer: asyncio.Future[memoryview]) -> ReplicaFetched:
+    def _read(
+        self,
+        answered: Callable[[ReplicaFetched | GoQueueError], None],
+        answer: asyncio.Future[memoryview],
+    ) -> None:
         try:
-            return parse_response(await answer, _MAX_ELEMENTS)
-        except ConnectionLostError as error:
-            raise _unavailable(self._node_id, error) from None
+            told = parse_response(answer.result(), _MAX_ELEMENTS)
         except MalformedRequestError as error:
             lost = self._connection.misunderstood(ApiKey.FETCH, error)
-            raise _unavailable(self._node_id, lost) from None
+            answered(_unavailable(self._node_id, lost))
+        except ConnectionLostError as error:
+            answered(_unavailable(self._node_id, error))
+        else:
+            answered(told)
 
     def close(self) -> None:
         """Hang up."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.runtime.clock import Clock
+    from goqueue.runtime.disk import Bytes
     from goqueue.storage.append_log import Appended
     from goqueue.storage.checkpoints.checkpoint import LogSummary
     from goqueue.storage.config import LogConfig
@@ -40,7 +41,7 @@ class DiskReplica(DiskLog):
             folder, config, host, shared=shared, clock=clock, summary=summary, is_replica=True
         )
 
-    async def copy(self, batches: bytes, *, gaps: bool = False) -> Appended:
+    async def copy(self, batches: Bytes, *, gaps: bool = False) -> Appended:
         """`append_replica`, with what must be durable before the batches noted in a thread."""
         plan = self.plan_replica(batches, gaps=gaps)
         if plan.note is not None:

@@ -23,6 +23,7 @@ from goqueue.storage.snapshot import remove_snapshots
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from goqueue.runtime.disk import Bytes
     from goqueue.storage.lookup import Cut
     from goqueue.storage.recovery import RecoveryReport
 
@@ -44,7 +45,7 @@ class ReplicaLog(AppendLog):
 
     # --- Copying ---------------------------------------------------------------------------------
 
-    def append_replica(self, batches: bytes, *, gaps: bool = False) -> Appended:
+    def append_replica(self, batches: Bytes, *, gaps: bool = False) -> Appended:
         """Write batches that a leader has stamped, exactly as they are.
 
         Batches that are already here are left out. With `gaps`, an offset past the end is taken as
@@ -60,7 +61,7 @@ class ReplicaLog(AppendLog):
             plan.note()
         return self.append_planned(plan)
 
-    def plan_replica(self, batches: bytes, *, gaps: bool = False) -> ReplicaAppend:
+    def plan_replica(self, batches: Bytes, *, gaps: bool = False) -> ReplicaAppend:
         """What `append_replica` would write, for a caller that runs its slow step in a thread."""
         self._ensure_writable()
         end = next_offset = self.end_offset

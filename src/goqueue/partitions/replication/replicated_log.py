@@ -9,6 +9,7 @@ from goqueue.partitions.partition_log import PartitionLog
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from goqueue.runtime.disk import Bytes
     from goqueue.storage.append_log import Appended
 
 _T = TypeVar("_T")
@@ -20,10 +21,10 @@ class ReplicatedLog(PartitionLog, Protocol):
     At one time, one thing is appended, noted or cut: whoever follows a leader waits for each.
     """
 
-    def append_replica(self, batches: bytes, *, gaps: bool = False) -> Appended:
+    def append_replica(self, batches: Bytes, *, gaps: bool = False) -> Appended:
         """Store batches of a leader exactly as they are. See `ReplicaLog`."""
 
-    async def copy(self, batches: bytes, *, gaps: bool = False) -> Appended:
+    async def copy(self, batches: Bytes, *, gaps: bool = False) -> Appended:
         """The same; what must be durable before them waits for the disk in a thread."""
 
     async def begin_epoch(self, epoch: int) -> None:

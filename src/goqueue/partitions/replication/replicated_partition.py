@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from goqueue.partitions.log_state import LogState
+    from goqueue.runtime.disk import Bytes
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class ReplicatedPartition(CommittedPartition):
 
     # --- Following -------------------------------------------------------------------------------
 
-    def append_replica(self, batches: bytes) -> None:
+    def append_replica(self, batches: Bytes) -> None:
         """Store what the leader has sent, as it is; it may wait for the disk, see `copy`.
 
         Raises:
@@ -53,7 +54,7 @@ class ReplicatedPartition(CommittedPartition):
         self._replica.append_replica(batches, gaps=True)
         self._copied(batches, before)
 
-    async def copy(self, batches: bytes) -> None:
+    async def copy(self, batches: Bytes) -> None:
         """`append_replica` without blocking: a leader's first batches are announced in a thread.
 
         Raises like `append_replica`, and `NotLeaderError` when the role has changed meanwhile;
@@ -72,7 +73,7 @@ class ReplicatedPartition(CommittedPartition):
         if self.is_leading:
             raise InvariantError(f"{self.id}: what followers do was asked of the leader")
 
-    def _copied(self, batches: bytes, before: int) -> None:
+    def _copied(self, batches: Bytes, before: int) -> None:
         """Let what follows from the log follow what was stored past an offset."""
         state, now_ms = self._state, self._clock.now_ms()
         view = memoryview(batches)

@@ -1,0 +1,210 @@
+"""What a node is to each of its partitions: it leads or follows as the record says.
+
+A node leads only in an epoch that began in this run of it: one that is still called leader after a
+restart first asks the store for the next epoch. It gives up what it leads, and leaves the in-sync
+set, before it cuts a log that has failed.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from goqueue.cluster.elections import candidates, led_by, may_lead, strike
+from goqueue.cluster.metadata import Committed
+from goqueue.cluster.proposals import PartitionChange, bundles
+from goqueue.cluster.records import new_token
+from goqueue.model.errors import MetadataError
+from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.replica import Following, Leading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from goqueue.cluster.hello import NodeIdentity
+    from goqueue.cluster.metadata import MetadataStore
+    from goqueue.cluster.records import PartitionKey, PartitionRecord
+    from goqueue.cluster.view import Stored
+    from goqueue.cluster.view_keeper import ViewKeeper
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.partitions.replication.following import FollowedPartitions
+    from goqueue.partitions.replication.leading import LedPartitions
+    from goqueue.partitions.replication.replicated_partition import ReplicatedPartition
+    from goqueue.topics.catalogue import Topics
+
+logger = logging.getLogger(__name__)
+
+FAILED_RESIGN_S: Final = 2.0
+"""How long the leader of a failed log tries to find another leader before it goes on alone."""
+
+
+class Roles:
+    """Changes roles, one change of a partition at a time."""
+
+    def __init__(
+        self,
+        identity: NodeIdentity,
+        keeper: ViewKeeper,
+        store: MetadataStore,
+        partitions: Partitions,
+        topics: Topics,
+    ) -> None:
+        self._identity = identity
+        self._keeper = keeper
+        self._view = keeper.view
+        self._store = store
+        self._partitions = partitions
+        self._topics = topics
+        self.led: LedPartitions
+        self.followed: FollowedPartitions
+        self.on_change: Callable[[PartitionKey], None] = lambda _: None
+        """Told of a partition whose record is to be looked at again."""
+        self.homeless: set[PartitionKey] = set()
+        """Records that name this node, of topics that the catalogue does not have yet."""
+
+    async def take(self, key: PartitionKey) -> bool:
+        """Be what the record says; false when that is to be tried again."""
+        stored = self._view.partitions.get(key)
+        if stored is None or self._identity.node_id not in stored.value.replicas:
+            await self._leave(key, is_stray=stored is not None)
+            return True
+        partition = await self._opened(key)
+        if partition is None:
+            self.homeless.add(key)
+            return True
+        record = stored.value
+        if record.leader != self._identity.node_id:
+            await self._follow(key, partition, record)
+            return True
+        if partition.role == Leading(record.epoch) and key in self.led.by_key:
+            return True  # the in-sync set has changed, which was observed already
+        return await self._lead(key, partition, stored)
+
+    async def _opened(self, key: PartitionKey) -> ReplicatedPartition | None:
+        topic = self._topics.catalogue.by_id.get(key.topic_id)
+        if topic is None or key.partition >= topic.partition_count:
+            return None
+        partition_id = TopicPartition(topic.name, key.partition)
+        if self._partitions.find(partition_id) is None:
+            await self._partitions.open_topic(topic)
+        partition = self._partitions.replica(partition_id)
+        if partition is not None:
+            partition.on_failed = partial(self._give_up, key)
+        return partition
+
+    async def _leave(self, key: PartitionKey, *, is_stray: bool) -> None:
+        self.led.end(key)
+        await self.followed.end(key)
+        self.homeless.discard(key)
+        topic = self._topics.catalogue.by_id.get(key.topic_id)
+        if not is_stray or topic is None:
+            return
+        partition_id = TopicPartition(topic.name, key.partition)
+        partition = self._partitions.replica(partition_id)
+        if partition is not None:
+            logger.warning(
+                "%s: its record names this node no longer; the files in %s stay",
+                partition_id,
+                partition.folder,
+            )
+            await self._partitions.follow(partition_id, None, partition.leader_epoch)
+
+    async def _follow(
+        self, key: PartitionKey, partition: ReplicatedPartition, record: PartitionRecord
+    ) -> None:
+        known = self.followed.by_key.get(key)
+        role = Following(record.leader, record.epoch)
+        if partition.role == role and (known is not None or record.leader is None):
+            return
+        self.led.end(key)
+        await self.followed.end(key)
+        await self._partitions.follow(partition.id, record.leader, record.epoch)
+        if record.leader is not None and partition.role == role:
+            self.followed.follow(key, partition, record.leader, record.epoch)
+
+    async def _lead(
+        self, key: PartitionKey, partition: ReplicatedPartition, stored: Stored[PartitionRecord]
+    ) -> bool:
+        node_id, record = self._identity.node_id, stored.value
+        if not self._view.is_active(node_id):
+            return True  # it is looked at again when the registration changes
+        if partition.failure is not None:
+            return False
+        self.led.end(key)
+        await self.followed.end(key)
+        is_of_this_run = may_lead(stored, node_id, self._identity.incarnation)
+        if not is_of_this_run or partition.epochs.latest >= record.epoch:
+            return await self._begin_epoch(key, stored)
+        # The epoch is on the disk before the first append; from `begin` to `lead` nothing waits.
+        if not await partition.begin(record.epoch):
+            return True
+        newest = self._view.partitions.get(key)
+        if newest is None or newest.value.leader != node_id or newest.value.epoch != record.epoch:
+            partition.follow(None, record.epoch)
+            return True  # the record has changed, and is looked at again
+        self.led.lead(key, partition, newest)
+        logger.info(
+            "%s: led here in epoch %d from %d on", partition.id, record.epoch, partition.log_end
+        )
+        await self._partitions.lead(partition.id, record.epoch)
+        return True
+
+    async def _begin_epoch(self, key: PartitionKey, stored: Stored[PartitionRecord]) -> bool:
+        """Ask the store for another epoch: what the last one had begun is not gone on with."""
+        node_id, record = self._identity.node_id, stored.value
+        if node_id not in candidates(record, self._view):
+            return True  # the controller decides who leads
+        change = PartitionChange(
+            key, stored.revision, led_by(record, node_id, record), frozenset({node_id})
+        )
+        return await self._propose("lead again", change)
+
+    async def _propose(self, purpose: str, change: PartitionChange) -> bool:
+        """Change a record by compare-and-set; false when that is not known to have happened."""
+        (proposal,) = bundles(purpose, [change], self._view, new_token)
+        try:
+            result = await self._store.transact(proposal.conditions, proposal.operations)
+        except MetadataError as error:
+            logger.info("%s of %s is tried again: %s", purpose, change.key, error)
+            return False
+        if isinstance(result, Committed):
+            await self._keeper.reached(result.revision)
+            return True
+        return False  # whatever is stored by now, the view shows it soon
+
+    # --- A failed log ----------------------------------------------------------------------------
+
+    async def _give_up(self, key: PartitionKey) -> bool:
+        """Leave leadership and in-sync set before a failed log is cut to what is on its disk.
+
+        False of the only replica that has what is committed: it keeps what it has.
+
+        Raises:
+            MetadataUnavailableError: the store cannot be asked.
+        """
+        stored = self._view.partitions.get(key)
+        if stored is None:
+            return False
+        if stored.value.leader == self._identity.node_id:
+            if not await self.led.resign(key, FAILED_RESIGN_S, lost=True):
+                return False
+            await self._demote(key)
+        else:
+            struck = strike(stored.value, self._identity.node_id)
+            if struck is not None:
+                if len(stored.value.isr) == 1 and not stored.value.elr:
+                    return False
+                nodes = frozenset({self._identity.node_id})
+                change = PartitionChange(key, stored.revision, struck, nodes)
+                if not await self._propose("strike", change):
+                    raise MetadataError(f"{key}: not struck from the in-sync set yet: try again")
+        await self._leave(key, is_stray=False)
+        self.on_change(key)
+        return True
+
+    async def _demote(self, key: PartitionKey) -> None:
+        """Cease to lead before the view says who does."""
+        partition = await self._opened(key)
+        if partition is not None and partition.is_leading:
+            await self._partitions.follow(partition.id, None, partition.leader_epoch)
