@@ -90,11 +90,14 @@ class ControllerCore:
     # --- Becoming the controller -----------------------------------------------------------------
 
     def take(self, view: ClusterView, incarnation: int, now_s: float) -> Proposal | None:
-        """Try to become the controller, when `Suspicion.may_take`; None while that is under way."""
+        """Try to become the controller, when `Suspicion.may_take`; None while that is under way.
+
+        An answer that was lost is resolved by `decide`.
+        """
         if self.is_controller or self.node_id not in view.nodes:
             return None
         if self._taking is not None:
-            return next(self._resend(now_s), None)
+            return None
         held = view.controller
         token = self._token()
         epoch = 1 if held is None else held.value.epoch + 1
@@ -123,17 +126,14 @@ class ControllerCore:
         suspected: Collection[int] = (),
         topics: Container[UUID] | None = None,
     ) -> list[Proposal]:
-        """What must happen in this view.
+        """What must happen in this view; to be called whether or not this node is the controller.
 
         `suspected` are those whom `Suspicion.agreed` names, `topics` the ids of those that exist;
         without them no record is swept.
         """
-        held = view.controller
+        self._observe(view)
         if self.revision is None:
-            return []
-        if held is not None and held.revision > self.revision:
-            self.deposed()
-            return []
+            return [*self._resend(now_s)]
         self._settle(view)
         proposals = [*self._resend(now_s)]
         proposals += self._fence(view, suspected, now_s)
@@ -162,7 +162,7 @@ class ControllerCore:
             return None
         if not ends.keys() >= set(stored.value.struck):
             return None
-        record = elections.recovered(stored.value, ends)
+        record = elections.recovered(stored.value, ends, view)
         change = PartitionChange(key, stored.revision, record, frozenset(ends))
         return next(self._propose("recover", iter([change]), view, now_s), None)
 
@@ -238,6 +238,17 @@ class ControllerCore:
         guard = (Condition(CONTROLLER, self.revision),)
         for proposal in bundles(purpose, changes, view, self._token, guard):
             yield self._send(proposal, now_s)
+
+    def _observe(self, view: ClusterView) -> None:
+        """Learn from the view who is the controller; it may show what an answer did not."""
+        held = view.controller
+        if held is None:
+            return
+        if self._taking is not None and held.value.token == self._taking.token:
+            self._sent.pop(held.value.token, None)
+            self._taken(held.revision)
+        elif self.revision is not None and held.revision > self.revision:
+            self.deposed()
 
     def _settle(self, view: ClusterView) -> None:
         """Forget the keys that the view shows as they were written."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from goqueue.cluster.proposals import Proposal
-    from goqueue.cluster.records import PartitionRecord
+    from goqueue.cluster.records import PartitionKey, PartitionRecord
     from goqueue.cluster.view import ClusterView, Stored
 
 
@@ -77,7 +77,9 @@ def strike(record: PartitionRecord, node_id: int) -> PartitionRecord | None:
     struck = tuple(each for each in record.replicas if each in {*record.struck, node_id})
     left = replace(record, struck=struck)
     if record.leader == node_id:
-        left = replace(left, leader=None, epoch=record.epoch + 1, last_leader=node_id)
+        left = replace(
+            left, leader=None, leader_incarnation=0, epoch=record.epoch + 1, last_leader=node_id
+        )
     isr = tuple(each for each in record.isr if each != node_id)
     elr = tuple(each for each in record.elr if each != node_id)
     if isr:
@@ -87,13 +89,20 @@ def strike(record: PartitionRecord, node_id: int) -> PartitionRecord | None:
 
 
 def strikes(
-    view: ClusterView, node_id: int, token: Callable[[], str] = new_token
+    view: ClusterView,
+    node_id: int,
+    token: Callable[[], str] = new_token,
+    keys: Collection[PartitionKey] | None = None,
 ) -> Iterator[Proposal]:
-    """What a node that lost data puts into the store before it may be active."""
+    """What a node that lost data puts into the store before it may be active.
+
+    `keys` are the partitions it lost data of; all, when None. The node has registered anew before:
+    a fetch that it sent when it had the data must not bring it into an in-sync set afterwards.
+    """
     changes = (
         PartitionChange(key, stored.revision, struck, frozenset({node_id}))
         for key, stored in view.partitions.items()
-        if (struck := strike(stored.value, node_id)) is not None
+        if (keys is None or key in keys) and (struck := strike(stored.value, node_id)) is not None
     )
     return bundles("strike", changes, view, token)
 
@@ -103,7 +112,8 @@ def strikes(
 
 def may_lead(stored: Stored[PartitionRecord], node_id: int, incarnation: int) -> bool:
     """Whether this run of a node leads: an earlier run's epoch is never resumed."""
-    return stored.value.leader == node_id and stored.revision > incarnation
+    record = stored.value
+    return record.leader == node_id and record.leader_incarnation == incarnation
 
 
 def needs_leader(stored: Stored[PartitionRecord], view: ClusterView) -> bool:
@@ -112,7 +122,8 @@ def needs_leader(stored: Stored[PartitionRecord], view: ClusterView) -> bool:
     if leader is None or not view.is_alive(leader):
         return True
     node = view.nodes[leader]
-    return node.record.state is NodeState.STARTING or node.incarnation > stored.revision
+    is_other_run = node.incarnation != stored.value.leader_incarnation
+    return node.record.state is NodeState.STARTING or is_other_run
 
 
 def elected(stored: Stored[PartitionRecord], view: ClusterView) -> PartitionRecord | None:
@@ -130,9 +141,10 @@ def elected(stored: Stored[PartitionRecord], view: ClusterView) -> PartitionReco
     leader = next(iter(candidates(record, view)), None)
     if leader is not None:
         alive = {each for each in record.isr if view.is_active(each)}
-        return led_by(with_isr(record, alive | {leader}, record.struck), leader, stored.value)
+        record = with_isr(record, alive | {leader}, record.struck)
+        return led_by(record, leader, stored.value, view)
     if record.leader is not None:
-        record = led_by(record, None, stored.value)
+        record = led_by(record, None, stored.value, view)
     return None if record == stored.value else record
 
 
@@ -144,10 +156,17 @@ def candidates(record: PartitionRecord, view: ClusterView) -> Iterator[int]:
                 yield node_id
 
 
-def led_by(record: PartitionRecord, leader: int | None, before: PartitionRecord) -> PartitionRecord:
+def led_by(
+    record: PartitionRecord, leader: int | None, before: PartitionRecord, view: ClusterView
+) -> PartitionRecord:
     """The same with another leader, in the epoch after the one that `before` was in."""
-    last = before.last_leader if before.leader is None else before.leader
-    return replace(record, leader=leader, epoch=before.epoch + 1, last_leader=last)
+    return replace(
+        record,
+        leader=leader,
+        epoch=before.epoch + 1,
+        leader_incarnation=0 if leader is None else view.nodes[leader].incarnation,
+        last_leader=before.last_leader if before.leader is None else before.leader,
+    )
 
 
 def preferred(stored: Stored[PartitionRecord], view: ClusterView) -> PartitionRecord | None:
@@ -156,7 +175,7 @@ def preferred(stored: Stored[PartitionRecord], view: ClusterView) -> PartitionRe
     best = record.preferred
     if record.leader in {None, best} or best not in record.isr or not view.is_active(best):
         return None
-    return led_by(record, best, record)
+    return led_by(record, best, record, view)
 
 
 def handed_over(
@@ -171,7 +190,7 @@ def handed_over(
     if leader is None or successor is None:
         return None
     isr = {each for each in record.isr if each != leader} | {successor}
-    return led_by(with_isr(record, isr, {leader} if lost else ()), successor, record)
+    return led_by(with_isr(record, isr, {leader} if lost else ()), successor, record, view)
 
 
 def _lost_data(node_id: int, view: ClusterView) -> bool:
@@ -193,10 +212,12 @@ def is_recoverable(stored: Stored[PartitionRecord], view: ClusterView) -> bool:
     )
 
 
-def recovered(record: PartitionRecord, ends: Mapping[int, LogEnd]) -> PartitionRecord:
+def recovered(
+    record: PartitionRecord, ends: Mapping[int, LogEnd], view: ClusterView
+) -> PartitionRecord:
     """The record led by the replica whose log reaches furthest; what the others have is lost."""
     best = max(
         (each for each in record.replicas if each in ends),
         key=lambda each: (ends[each], -record.replicas.index(each)),
     )
-    return led_by(replace(record, isr=(best,), elr=(), struck=()), best, record)
+    return led_by(replace(record, isr=(best,), elr=(), struck=()), best, record, view)

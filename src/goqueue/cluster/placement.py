@@ -17,6 +17,8 @@ from goqueue.model.tuples import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from goqueue.cluster.view import ClusterView
+
 
 class Candidate(NamedTuple):
     """A node that may hold replicas."""
@@ -134,10 +136,13 @@ def check_assignments(
 
 
 def first_record(
-    replicas: Sequence[int], active: Collection[int], min_isr: int
+    replicas: Sequence[int], view: ClusterView, min_isr: int
 ) -> PartitionRecord | None:
     """The record of a new partition: whoever is active is in sync; None when nobody is."""
-    isr = tuple(each for each in replicas if each in active)
+    isr = tuple(each for each in replicas if view.is_active(each))
     if not isr:
         return None
-    return PartitionRecord(tuple(replicas), isr, isr[0], min_isr=min_isr)
+    incarnation = view.nodes[isr[0]].incarnation
+    return PartitionRecord(
+        tuple(replicas), isr, isr[0], leader_incarnation=incarnation, min_isr=min_isr
+    )

@@ -79,6 +79,7 @@ class LeaderProgress:
         stored: Stored[PartitionRecord],
         *,
         end: int,
+        position: int | None = None,
         high_watermark: int,
         now_s: float,
         lag_s: float = REPLICA_LAG_S,
@@ -93,7 +94,7 @@ class LeaderProgress:
         self.start = end
         """The end of the log when this epoch began. Everything committed before lies below."""
         self.end = end
-        self.position = end
+        self.position = end if position is None else position
         """What this replica itself has: the end, or what is on its disk under `fsync=always`."""
         self.hw = min(high_watermark, end)
         self.followers = {

@@ -57,6 +57,8 @@ class PartitionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     elr: tuple[int, ...] = ()
     """Eligible leaders outside of the in-sync set (KIP-966): they left it while it was smaller
     than `min.insync.replicas`, so that nothing was committed without them."""
+    leader_incarnation: int = 0
+    """The run of the leader's node that was made leader: a later run never resumes the epoch."""
     last_leader: int | None = None
     """Who led last."""
     min_isr: int = 1

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final
 from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from goqueue.cluster.view import ClusterView
 
 PING_S: Final = 0.1
@@ -44,7 +42,8 @@ class Ping(NamedTuple):
 class _Peer:
     """What is known of another node."""
 
-    def __init__(self, now_s: float) -> None:
+    def __init__(self, incarnation: int, now_s: float) -> None:
+        self.incarnation = incarnation
         self.heard_s = now_s
         self.is_refused = False
         self.ping: Ping | None = None
@@ -59,13 +58,14 @@ class Suspicion:
         self._tick_s = now_s
         self._sequence = 0
 
-    def watch(self, nodes: Iterable[int], now_s: float) -> None:
-        """These nodes are registered; one that is new has the time of a silence to be heard."""
-        wanted = {each for each in nodes if each != self.node_id}
-        for node_id in wanted - self._peers.keys():
-            self._peers[node_id] = _Peer(now_s)
-        for node_id in self._peers.keys() - wanted:
+    def watch(self, view: ClusterView, now_s: float) -> None:
+        """Follow who is registered; a run that is new has the time of a silence to be heard."""
+        for node_id in self._peers.keys() - view.nodes.keys():
             del self._peers[node_id]
+        for node_id, node in view.nodes.items():
+            peer = self._peers.get(node_id)
+            if node_id != self.node_id and (peer is None or peer.incarnation != node.incarnation):
+                self._peers[node_id] = _Peer(node.incarnation, now_s)
 
     def tick(self, now_s: float) -> None:
         """To be called every `PING_S`. After a pause of this node nobody is silent."""
@@ -82,12 +82,11 @@ class Suspicion:
         return Ping(self.node_id, incarnation, self._sequence, wall_ms, lag_ms, suspects)
 
     def heard(self, ping: Ping, now_s: float) -> None:
-        """A ping came, maybe late or twice: an older one than the last says nothing."""
+        """A ping came, maybe late or twice: an older one, or of an earlier run, says nothing."""
         peer = self._peers.get(ping.node)
-        if peer is None:
+        if peer is None or ping.incarnation < peer.incarnation:
             return
-        last = peer.ping
-        if last is not None and _age(last) >= _age(ping):
+        if peer.ping is not None and _age(peer.ping) >= _age(ping):
             return
         peer.ping, peer.heard_s, peer.is_refused = ping, now_s, False
 
@@ -114,7 +113,7 @@ class Suspicion:
         )
 
     def may_take(self, view: ClusterView, now_s: float) -> bool:
-        """Whether this node should try to become the controller.
+        """Whether this node, which is not the controller, should try to become it.
 
         It is the first by id of the live nodes, and most of them do not hear the holder, or there
         is none: no record, its node is gone, or was started again since.
@@ -124,9 +123,9 @@ class Suspicion:
         if self.node_id not in live:
             return False
         holder = _holder(view)
-        if holder is None:
+        if holder is None or holder == self.node_id:
             return live[0] == self.node_id
-        if holder == self.node_id or holder not in suspects or live[0] != self.node_id:
+        if holder not in suspects or live[0] != self.node_id:
             return False
         agreeing = sum(each == self.node_id or self._suspects_too(each, holder) for each in live)
         return agreeing * 2 > len(live)

@@ -1,0 +1,1 @@
+"""A seeded world of virtual time: the cores of the cluster under faults, and an oracle."""

@@ -1,0 +1,246 @@
+"""What goes wrong, at random; and a whole run of a seed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simulation.cluster import Cluster, Mistakes, Producer, Shape
+from simulation.world import STORE, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from goqueue.cluster.records import PartitionKey
+    from simulation.model_log import ModelLog
+
+TROUBLE_S = 7.0
+
+
+class Faults:
+    """Strikes at random moments, with what the seed prefers."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.rng = cluster.world.rng
+        kinds: list[Callable[[], None]] = [
+            self.kill,
+            self.kill_leader,
+            self.power_cut,
+            self.power_cut_leader,
+            self.power_cut_all,
+            self.pause,
+            self.partition,
+            self.one_way,
+            self.slow,
+            self.lose_store,
+            self.store_down,
+            self.lag_watch,
+            self.lapse,
+            self.disk_error,
+            self.configure,
+            self.stop,
+            self.trim,
+            self.step_clock,
+            self.start_all,
+            self.heal_links,
+            self.shrink_then_cut,
+        ]
+        # A few kinds a run, so that they meet each other often.
+        self.kinds = self.rng.sample(kinds, self.rng.randint(4, 9))
+        self.pace_s = self.rng.choice((0.15, 0.4, 0.9))
+        self.cluster.store.lost_answers = self.rng.choice((0.0, 0.05, 0.3))
+        self.is_over = False
+
+    def begin(self) -> None:
+        """Do the next one, and so on."""
+        if self.is_over:
+            return
+        self.rng.choice(self.kinds)()
+        self.world.at(self.pace_s * self.rng.expovariate(1.0), self.begin)
+
+    def _node(self) -> int:
+        return self.rng.choice(list(self.cluster.machines))
+
+    def _leader(self) -> int:
+        return self.cluster.leader(self.rng.choice(self.cluster.keys)) or self._node()
+
+    def _back(self, node_id: int) -> None:
+        """Start a node again, soon or late."""
+        delay_s = self.rng.choice((0.05, 0.3, 1.0, 3.0))
+        self.world.at(delay_s, self.cluster.machines[node_id].start)
+
+    def kill(self, node_id: int | None = None) -> None:
+        if self.is_over:
+            return
+        node_id = node_id or self._node()
+        self.world.say(f"fault: kill {node_id}")
+        self.cluster.machines[node_id].kill()
+        self._back(node_id)
+
+    def kill_leader(self) -> None:
+        self.kill(self._leader())
+
+    def power_cut(self, node_id: int | None = None) -> None:
+        if self.is_over:
+            return
+        node_id = node_id or self._node()
+        self.world.say(f"fault: power cut {node_id}")
+        self.cluster.machines[node_id].power_cut()
+        self._back(node_id)
+
+    def power_cut_leader(self) -> None:
+        self.power_cut(self._leader())
+
+    def power_cut_all(self) -> None:
+        if self.rng.random() < 0.4:
+            for node_id in self.cluster.machines:
+                self.power_cut(node_id)
+
+    def shrink_then_cut(self) -> None:
+        """The in-sync set loses a member after the other, then the last one the power."""
+        leader = self._leader()
+        for node_id in self.cluster.machines:
+            if node_id != leader:
+                self.world.at(self.rng.random(), self.kill, node_id)
+        self.world.at(1.0 + self.rng.random() * 2, self.power_cut, leader)
+
+    def pause(self) -> None:
+        node_id = self._leader() if self.rng.random() < 0.5 else self._node()
+        process = self.cluster.machines[node_id].process
+        if process is not None:
+            length_s = self.rng.choice((0.3, 1.0, 2.0, 5.0))
+            self.world.say(f"fault: pause {node_id} for {length_s} s")
+            process.pause(length_s)
+
+    def _links(self, node_id: int) -> list[tuple[int, int]]:
+        others = [each for each in self.cluster.machines if each != node_id]
+        links = [(node_id, each) for each in others] + [(each, node_id) for each in others]
+        if self.rng.random() < 0.5:
+            links += [(node_id, STORE), (STORE, node_id)]
+        return links
+
+    def partition(self) -> None:
+        node_id = self._leader() if self.rng.random() < 0.5 else self._node()
+        links = self._links(node_id)
+        self.world.say(f"fault: cut off {node_id}")
+        self.cluster.network.cut.update(links)
+        self.world.at(self.rng.choice((0.5, 2.0, 4.0)), self._restore, links)
+
+    def one_way(self) -> None:
+        link = (self._node(), self.rng.choice((STORE, self._node())))
+        if self.rng.random() < 0.5:
+            link = (link[1], link[0])
+        self.world.say(f"fault: cut {link[0]} to {link[1]}")
+        self.cluster.network.cut.add(link)
+        self.world.at(self.rng.choice((0.5, 2.0, 4.0)), self._restore, [link])
+
+    def slow(self) -> None:
+        link = (self._node(), self._node())
+        self.cluster.network.slow[link] = self.rng.choice((0.02, 0.2, 1.0))
+
+    def _restore(self, links: list[tuple[int, int]]) -> None:
+        self.cluster.network.cut.difference_update(links)
+
+    def lose_store(self) -> None:
+        node_id = self._node()
+        links = [(node_id, STORE), (STORE, node_id)]
+        self.cluster.network.cut.update(links)
+        self.world.at(self.rng.choice((0.5, 3.0)), self._restore, links)
+
+    def store_down(self) -> None:
+        self.cluster.store.is_down = True
+        self.world.at(self.rng.choice((0.3, 2.0)), self._store_up)
+
+    def _store_up(self) -> None:
+        self.cluster.store.is_down = False
+
+    def lag_watch(self) -> None:
+        self.cluster.store.watch_lag_s[self._node()] = self.rng.choice((0.0, 0.2, 1.0))
+
+    def lapse(self) -> None:
+        process = self.cluster.machines[self._node()].process
+        if process is not None and process.session is not None:
+            self.cluster.store.end_session(process.session)
+
+    def disk_error(self) -> None:
+        process = self.cluster.machines[self._node()].process
+        if process is not None and not process.is_paused:
+            process.disk_error(self.rng.choice(self.cluster.keys))
+
+    def configure(self) -> None:
+        self.cluster.configure(self.rng.choice(self.cluster.keys), self.rng.choice((1, 2, 2, 3)))
+
+    def stop(self) -> None:
+        node_id = self._node()
+        process = self.cluster.machines[node_id].process
+        if process is not None:
+            process.do(process.stop)
+            self.world.at(1.0, self._back, node_id)
+
+    def trim(self) -> None:
+        """Retention removes the beginning of a log, at most to what is committed."""
+        key = self.rng.choice(self.cluster.keys)
+        node_id = self.cluster.leader(key)
+        process = None if node_id is None else self.cluster.machines[node_id].process
+        if process is not None and key in process.led and key not in process.failed:
+            process.machine.log(key).delete_before(process.led[key].progress.hw)
+
+    def step_clock(self) -> None:
+        """The wall clock is set; nothing may follow from it."""
+
+    def start_all(self) -> None:
+        for machine in self.cluster.machines.values():
+            machine.start()
+
+    def heal_links(self) -> None:
+        self.cluster.network.heal()
+
+
+def shape_of(world: World) -> Shape:
+    """What a seed's run consists of."""
+    rng = world.rng
+    nodes = rng.choice((3, 3, 3, 4))
+    return Shape(
+        nodes=nodes,
+        partitions=rng.choice((1, 1, 2)),
+        replicas=rng.choice((3, 3, 3, 2)),
+        min_isr=rng.choice((2, 2, 2, 1)),
+        is_always=rng.random() < 0.3,
+    )
+
+
+def run(
+    seed: int,
+    mistakes: Mistakes | None = None,
+    log_factory: Callable[[int, PartitionKey], ModelLog] | None = None,
+    *,
+    traced: bool = False,
+) -> Cluster:
+    """Run a seed to its end.
+
+    Raises:
+        ViolationError: an invariant did not hold, or the cluster did not heal.
+    """
+    world = World(seed)
+    if traced:
+        world.trace = []
+    cluster = Cluster(world, shape_of(world), mistakes, log_factory)
+    rng = world.rng
+    cluster.start()
+    number = 0
+    for key in cluster.keys:
+        for acks in (-1, -1, 1):
+            Producer(cluster, key, number, acks, rng.choice((0.03, 0.1)))
+            number += 1
+    world.run(world.now_s + 0.5)
+    faults = Faults(cluster)
+    faults.begin()
+    try:
+        world.run(world.now_s + TROUBLE_S)
+        faults.is_over = True
+        cluster.check_heals()
+    except Exception as error:
+        error.cluster = cluster  # type: ignore[attr-defined]
+        raise
+    return cluster
