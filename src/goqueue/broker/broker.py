@@ -81,7 +81,9 @@ class Broker(LogBroker):
     def _build_services(self) -> None:
         """Groups, queues, delays, transactions and the rest, over the partitions."""
         settings = self.settings
-        self.coordinated_group_configs = CoordinatedGroupConfigs(self.store, settings.groups)
+        self.coordinated_group_configs = CoordinatedGroupConfigs(
+            self.store, settings.groups, self.keeper
+        )
         self.log_group_traces = LogGroupTraces(self.tracer)
         self.queue_traces = QueueTraces(self.tracer)
         self.delay_traces = DelayTraces(self.tracer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from goqueue.access.users import Users
 from goqueue.cluster.facts import OneNode
@@ -32,13 +32,15 @@ from goqueue.tracing.store import TraceStore
 from goqueue.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from goqueue.cluster.facts import ClusterFacts
     from goqueue.cluster.metadata import MetadataStore
+    from goqueue.cluster.view_keeper import ViewKeeper
     from goqueue.configs.broker_settings import BrokerSettings
     from goqueue.partitions.upkeep import MaintenanceSettings
     from goqueue.runtime.tasks import PeriodicTasks
+    from goqueue.topics.cluster_catalogue import ClusterTopics
 
 TOPICS_FOLDER: Final = "topics"
 TRACES_FOLDER: Final = "traces"
@@ -59,7 +61,9 @@ class LogBroker:
         clock: Clock | None = None,
         metrics: Metrics | None = None,
         facts: ClusterFacts | None = None,
+        keeper: ViewKeeper | None = None,
     ) -> None:
+        """Of a node of a cluster, `facts` and `keeper` tell what the others do."""
         self.settings = settings
         self.facts = facts or OneNode(settings.node_id)
         """Which nodes there are and who leads what."""
@@ -74,8 +78,9 @@ class LogBroker:
         self.metrics = metrics or Metrics(str(settings.node_id))
         self.measures = Measures(self.metrics)
         self.damage = DamageReports(self.metrics)
-        self.configs = BrokerConfigs(store, settings)
-        self.topics = Topics(store, settings.topic_defaults)
+        self.keeper = keeper
+        self.configs = BrokerConfigs(store, settings, keeper)
+        self.topics = self._make_topics()
         self.topics_at_start: Collection[str] = ()
         """Those that the catalogue had when it was loaded."""
         self.marks = MaintenanceMarks()
@@ -94,7 +99,7 @@ class LogBroker:
         self.health = Health(self.metrics, self.disk, settings.data_dir)
         self.partitions.on_opened = self.health.opened
         self.producer_ids = ProducerIds(store)
-        self.users = Users(store, self.executor, settings.initial_users)
+        self.users = Users(store, self.executor, settings.initial_users, keeper)
         self.traces = TraceStore(
             settings.tracing,
             self.disk,
@@ -108,13 +113,44 @@ class LogBroker:
         )
         self.publisher.steady_ms = self.clock_guard.steady_ms
         self.large_batches = LargeBatches(self.partitions, self.opener)
-        self.topic_changes = TopicChanges(self.topics, self.partitions, settings.default_partitions)
+        self.topic_changes = self._make_topic_changes()
         self.create_topic = self.topic_changes.create
         self.create_internal_topic = self.topic_changes.create_internal
         self.delete_topic = self.topic_changes.delete
         self.grow_topic = self.topic_changes.grow
         self.configure_topic = self.topic_changes.configure
         self.delete_records = self.topic_changes.delete_records
+        self.open_partitions: Callable[[], Awaitable[object]] = self.partitions.open_all
+
+    def _make_topics(self) -> Topics:
+        if self.keeper is None:
+            return Topics(self.store, self.settings.topic_defaults)
+        from goqueue.topics.cluster_catalogue import ClusterTopics  # noqa: PLC0415 - not alone
+
+        self.configs.on_change(self._follow_configs)
+        return ClusterTopics(
+            self.store,
+            self.settings.topic_defaults,
+            self.keeper,
+            self.clock,
+            self.settings.replication_factor,
+        )
+
+    def _make_topic_changes(self) -> TopicChanges:
+        count = self.settings.default_partitions
+        if self.keeper is None:
+            return TopicChanges(self.topics, self.partitions, count)
+        from goqueue.partitions.replication.topic_changes import (  # noqa: PLC0415 - as above
+            ClusterTopicChanges,
+        )
+
+        topics = cast("ClusterTopics", self.topics)
+        return ClusterTopicChanges(topics, self.partitions, count, self.settings.node_id)
+
+    def _follow_configs(self) -> None:
+        """What topics do by default was set by way of some node."""
+        for topic in self.topics.use_defaults(self.configs.topic_defaults()):
+            self.partitions.configure_topic(self.topics.catalogue.topic(topic.name))
 
     async def open(self) -> None:
         """Load the catalogue and open every partition, recovering those that need it."""
@@ -124,7 +160,7 @@ class LogBroker:
         await self.topic_changes.restore_internal_settings()
         await self.users.load()
         await self.tracer.start()
-        await self.partitions.open_all()
+        await self.open_partitions()
         self.metrics.add_source(self.health.put)
 
     async def close(self) -> None:

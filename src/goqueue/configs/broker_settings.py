@@ -33,6 +33,9 @@ class BrokerSettings(msgspec.Struct, frozen=True):
     """Names and passwords of users to make at the first start."""
     max_open_segments: int = MAX_OPEN_SEGMENTS
     """Of all logs together; see `goqueue.storage.open_files`."""
+    replication_factor: int = 3
+    """How many replicas a cluster keeps of partitions of which nothing else is said, if it has as
+    many nodes."""
 
     def __repr__(self) -> str:
         return f"BrokerSettings(node {self.node_id}, {self.data_dir})"  # no passwords

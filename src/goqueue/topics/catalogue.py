@@ -193,9 +193,7 @@ class Topics:
         ]
         if affected:
             renewed = {
-                topic.name: replace(
-                    topic, settings=TopicSettings(topic.settings.overrides, self._defaults)
-                )
+                topic.name: replace(topic, settings=self._settings(topic.stored(), self._defaults))
                 for topic in affected
             }
             self._publish(catalogue_of(self.catalogue.version + 1, {**by_name, **renewed}))
@@ -365,9 +363,12 @@ class Topics:
             f"topic {topic.name!r} could not be changed because it was changing already; try again"
         )
 
+    def _settings(self, stored: StoredTopic, defaults: Mapping[str, str]) -> TopicSettings:
+        return TopicSettings(MappingProxyType(stored.overrides), defaults)
+
     def _topic(self, name: str, stored: StoredTopic, revision: Revision) -> Topic:
         defaults = self._static if is_internal_topic(name) else self._defaults
-        settings = TopicSettings(MappingProxyType(stored.overrides), defaults)
+        settings = self._settings(stored, defaults)
         return Topic(
             name,
             UUID(stored.topic_id),

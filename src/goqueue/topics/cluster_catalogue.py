@@ -165,33 +165,10 @@ class ClusterTopics(Topics):
         for topic in configured:
             self.on_configured(topic)
 
-    def _topic(self, name: str, stored: StoredTopic, revision: Revision) -> Topic:
-        topic = super()._topic(name, stored, revision)
-        return replace(topic, settings=_with_safe_minimum(topic.settings, stored))
-
-    def plan(
-        self,
-        name: str,
-        partition_count: int,
-        overrides: Mapping[str, str],
-        *,
-        internal: bool = False,
-        replication: Replication = ANYWHERE,
-    ) -> Topic:
-        """The topic that `create` would make. Raises like `Topics.plan`."""
-        topic = super().plan(
-            name, partition_count, overrides, internal=internal, replication=replication
-        )
-        _check_minimum(overrides, topic)
-        return topic
-
-    def plan_settings(
-        self, name: str, overrides: Mapping[str, str], *, internal: bool = False
-    ) -> Topic:
-        """The topic that `configure` would change. Raises like `Topics.plan_settings`."""
-        topic = super().plan_settings(name, overrides, internal=internal)
-        _check_minimum(overrides, topic)
-        return topic
+    def _settings(self, stored: StoredTopic, defaults: Mapping[str, str]) -> TopicSettings:
+        """Two of three replicas have to be in sync, unless something else was said."""
+        minimum = "2" if stored.replication_factor >= _SAFE_FACTOR else "1"
+        return super()._settings(stored, {INSYNC_SETTING: minimum, **defaults})
 
     # --- Making ----------------------------------------------------------------------------------
 
@@ -264,8 +241,7 @@ class ClusterTopics(Topics):
 
     def _record(self, replicas: Sequence[int], minimum: int, token: str) -> PartitionRecord:
         """A new partition: whoever is running is in sync, since there is nothing to have yet."""
-        active = {each.node_id for each in self._keeper.view.active()}
-        record = first_record(replicas, active, minimum)
+        record = first_record(replicas, self._keeper.view, minimum)
         if record is None:
             raise MetadataUnavailableError(
                 f"none of the nodes {list(replicas)} is running, which a partition was to be on: "
@@ -375,10 +351,3 @@ def _check_minimum(overrides: Mapping[str, str], topic: Topic) -> None:
             f"{INSYNC_SETTING} is {minimum} and topic {topic.name!r} has {factor} replicas: set it "
             f"to 1 to {factor}, or make the topic with more replicas"
         )
-
-
-def _with_safe_minimum(settings: TopicSettings, stored: StoredTopic) -> TopicSettings:
-    if INSYNC_SETTING in settings.defaults:
-        return settings
-    minimum = "2" if stored.replication_factor >= _SAFE_FACTOR else "1"
-    return replace(settings, defaults={INSYNC_SETTING: minimum, **settings.defaults})
