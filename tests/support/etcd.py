@@ -148,6 +148,16 @@ class EtcdMembers:
         """Let a paused member go on."""
         self._processes[number].send_signal(signal.SIGCONT)
 
+    def heal(self) -> None:
+        """Let all run and wait until each knows a leader."""
+        for number in range(len(self)):
+            if number in self._processes:
+                self.resume(number)
+            else:
+                self.restart(number)
+        for number in range(len(self)):
+            self.wait_for_leader(number)
+
     def stop(self) -> None:
         """Kill all."""
         for number in list(self._processes):

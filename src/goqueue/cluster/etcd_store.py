@@ -56,8 +56,6 @@ _LOG: Final = logging.getLogger(__name__)
 
 _PAGE_KEYS: Final = 1000
 """Keys that are read at a time."""
-_COMMIT_PROOF_S: Final = 20.0
-"""Writes that fail for so long without one that was committed make the store unhealthy."""
 
 
 class _Session(msgspec.Struct):
@@ -88,10 +86,6 @@ class EtcdMetadataStore(MetadataStore):
         self._prefix = prefix.encode()
         self._sessions: dict[SessionId, _Session] = {}
         self._compacted = Revision(0)
-        self._committed_s = clock.monotonic_s()
-        """When a write was last known to be committed."""
-        self._is_failing = False
-        """Whether the newest write was not."""
 
     # --- Reading ---------------------------------------------------------------------------------
 
@@ -126,34 +120,37 @@ class EtcdMetadataStore(MetadataStore):
 
     async def status(self) -> StoreStatus:
         """How the member that is asked sees it; it also answers without a leader."""
-        status, listed, raised = await asyncio.gather(
+        status, listed, alarms = await asyncio.gather(
             self._client.ask(wire.STATUS, {}, wire.StatusAnswer, need_leader=False),
             self._client.ask(wire.MEMBERS, {}, wire.MembersAnswer, need_leader=False),
-            self._client.ask(wire.ALARM, {}, wire.AlarmsAnswer, need_leader=False),
+            self._alarms(),
         )
         members = tuple(
             StoreMember(each.name, each.client_urls, each.member_id == status.leader)
             for each in sorted(listed.members, key=attrgetter("name"))
         )
-        alarm = next((each.alarm for each in raised.alarms), None)
         return StoreStatus(
             revision=Revision(status.header.revision),
             oldest_watchable=self._compacted,
             size_bytes=status.size_bytes,
             members=members,
             leader=next((each.name for each in members if each.is_leader), None),
-            is_healthy=alarm is None and await self._is_serving(),
+            is_healthy=alarms == (),
             version=status.version,
-            alarm=alarm,
+            alarm=alarms[0].alarm if alarms else None,
         )
 
-    async def _is_serving(self) -> bool:
-        """Whether a reading that needs a majority is answered, and writes are committed."""
-        with suppress(MetadataError):
-            await self._ask(wire.RANGE, {"key": self._prefix + b"\0"}, wire.RangeAnswer)
-            age_s = self._clock.monotonic_s() - self._committed_s
-            return not self._is_failing or age_s < _COMMIT_PROOF_S
-        return False
+    async def _alarms(self) -> tuple[wire.RaisedAlarm, ...] | None:
+        """The alarms that are raised; None when etcd cannot tell.
+
+        Telling them goes through the log of the consensus: it proves that a majority of the members
+        answers and that their disks take writes.
+        """
+        try:
+            return (await self._client.ask(wire.ALARM, {}, wire.AlarmsAnswer)).alarms
+        except (MetadataError, RefusedError):
+            self._client.require_open()
+            return None
 
     # --- Changing --------------------------------------------------------------------------------
 
@@ -174,17 +171,11 @@ class EtcdMetadataStore(MetadataStore):
         try:
             answer = await self._client.ask_once(wire.TRANSACTION, request, wire.TransactionAnswer)
         except UnansweredError as error:
-            self._is_failing = True
             return Unknown(str(error))
-        except MetadataUnavailableError:
-            self._is_failing = True
-            raise
         except RefusedError as error:
             return self._not_done(error, operations)
-        self._is_failing = False
         if answer.succeeded:
-            # Committed on a majority of disks before etcd answered; from here on it may be told.
-            self._committed_s = self._clock.monotonic_s()
+            # On a majority of disks before etcd answered: from here on it may be told.
             return Committed(Revision(answer.header.revision))
         return Conflict(
             {
@@ -200,7 +191,6 @@ class EtcdMetadataStore(MetadataStore):
             raise SessionLapsedError(
                 f"one of the sessions {sorted(map(str, bound))} has ended: open another one"
             ) from error
-        self._is_failing = True
         if error.code == Code.RESOURCE_EXHAUSTED:
             raise _refused(error) from error
         return Unknown(f"etcd answered: {error}")
