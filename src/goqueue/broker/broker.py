@@ -80,6 +80,12 @@ class Broker(LogBroker):
 
     def _build_services(self) -> None:
         """Groups, queues, delays, transactions and the rest, over the partitions."""
+        self._build_groups()
+        self._build_coordinated()
+        self._build_views()
+
+    def _build_groups(self) -> None:
+        """What a cluster has, too: reading, and consumer groups."""
         settings = self.settings
         self.coordinated_group_configs = CoordinatedGroupConfigs(
             self.store, settings.groups, self.keeper
@@ -113,6 +119,18 @@ class Broker(LogBroker):
             traces=self.log_group_traces,
             facts=self.facts if self.facts.is_cluster else None,
         )
+        self.reader = MessageReader(self.fetcher, self.damage, self.opener)
+        self.time_ranges = TimeRanges(self.topics, self.partitions, self.reader, self.executor)
+        self.memberships = Memberships(
+            self.groups,
+            self.topics,
+            self.clock,
+            MemberReader(self.groups, self.partitions, self.fetcher, self.opener, self.damage),
+        )
+        self.record_reader = RecordReader(self.executor, self.damage, self.opener)
+
+    def _build_coordinated(self) -> None:
+        """What only one node has so far: transactions, schemas, delays, queues and the rest."""
         self.transactions = Transactions(
             self.state_logs,
             self.topic_changes,
@@ -121,8 +139,8 @@ class Broker(LogBroker):
             self.executor,
             ends=TransactionEnds(self.partitions, self.groups, self.measures),
             measures=self.measures,
-            settings=settings.transactions,
-            partition_count=settings.transactions_partitions,
+            settings=self.settings.transactions,
+            partition_count=self.settings.transactions_partitions,
         )
         self.publisher.verify_transaction = self.transactions.verify_batch
         self.schemas = Schemas(self.state_logs, self.topic_changes, self.damage, self.executor)
@@ -134,15 +152,6 @@ class Broker(LogBroker):
         self.transaction_writer = TransactionWriter(
             self.topics, self.partitions, self.writer, self.transactions
         )
-        self.reader = MessageReader(self.fetcher, self.damage, self.opener)
-        self.time_ranges = TimeRanges(self.topics, self.partitions, self.reader, self.executor)
-        self.memberships = Memberships(
-            self.groups,
-            self.topics,
-            self.clock,
-            MemberReader(self.groups, self.partitions, self.fetcher, self.opener, self.damage),
-        )
-        self.record_reader = RecordReader(self.executor, self.damage, self.opener)
         self.queues = Queues(self)
         self.groups.is_queue_group = self.queues.knows
         self.groups.shares_messages = self.queues.shares
@@ -157,6 +166,18 @@ class Broker(LogBroker):
         self.transaction_offsets = TransactionOffsets(
             self.topics, self.queues, self.memberships, self.transactions
         )
+        self.pipelines = Pipelines(self.state_logs, self.topic_changes, self.clock, self.executor)
+        self.new_dead_letters = NewDeadLetters(
+            self.letters,
+            self.topics,
+            self.partitions,
+            self.pipelines,
+            clock=self.clock,
+            executor=self.executor,
+        )
+
+    def _build_views(self) -> None:
+        """What is shown of all of it."""
         self.group_views = GroupViews(self.topics, self.groups, self.queues)
         self.lag = GroupLag(self.topics, self.partitions, self.groups, self.queues)
         self.group_administrator = GroupAdministrator(
@@ -173,15 +194,6 @@ class Broker(LogBroker):
             self.group_views, self.lag, self.partitions, self.clock, self.executor
         )
         self.history = History(self.metrics, self.clock, self.queues, self.backlogs)
-        self.pipelines = Pipelines(self.state_logs, self.topic_changes, self.clock, self.executor)
-        self.new_dead_letters = NewDeadLetters(
-            self.letters,
-            self.topics,
-            self.partitions,
-            self.pipelines,
-            clock=self.clock,
-            executor=self.executor,
-        )
 
     async def start(self) -> None:
         """Open the partitions, then start what coordinates clients over them."""

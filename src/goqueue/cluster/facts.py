@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from goqueue.model.errors import NotInClusterError
+from goqueue.model.errors import (
+    GoQueueError,
+    NotCoordinatorError,
+    NotInClusterError,
+    NotLeaderError,
+)
 from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -104,6 +109,19 @@ class OneNode:
     def partition(self, topic_id: UUID, number: int) -> PartitionFacts:  # noqa: ARG002 - the same for all
         """This node has it, in the only epoch there is."""
         return self._partition
+
+
+def as_refused(error: GoQueueError) -> GoQueueError:
+    """What protocols say that cannot send their clients to another node.
+
+    Clients of Kafka's protocol find leaders and coordinators by themselves.
+    """
+    if isinstance(error, NotLeaderError | NotCoordinatorError):
+        return NotInClusterError(
+            f"{error}. Requests of this protocol are not forwarded, not yet in a cluster: send it "
+            "to the node that leads, or use a Kafka client, which finds it by itself"
+        )
+    return error
 
 
 def not_in_cluster(what: str) -> NotInClusterError:

@@ -79,6 +79,8 @@ class MessageWriter:
         misfits: Callable[[Topic, Sequence[NewMessage]], Awaitable[Misfits]],
     ) -> None:
         """`misfits` finds messages that do not fit the schemas of their topic."""
+        self.check_led: Callable[[str, Iterable[int]], None] = lambda *_: None
+        """Refuses what other nodes lead, so that of a request all is stored or nothing."""
         self._topics = topics
         self._publisher = publisher
         self._clock = clock
@@ -147,6 +149,7 @@ class MessageWriter:
             portions = self._one_portion(topic, messages, results)
         else:
             portions = self._portions(topic, messages, results)
+        self.check_led(topic_name, portions)
         appended: list[_Appended] = []
         waiting = deque(portions.items())
         while waiting:

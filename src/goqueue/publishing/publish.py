@@ -17,7 +17,6 @@ from goqueue.model.errors import (
     ProducerError,
     RegistryUnavailableError,
     SchemaError,
-    SchemaValidationError,
     TopicError,
     TransactionCoordinatorUnavailableError,
 )
@@ -52,9 +51,7 @@ if TYPE_CHECKING:
     from goqueue.runtime.disk import Bytes
     from goqueue.topics.catalogue import Topic
 
-    SchemaCheck: TypeAlias = Callable[
-        [Topic, "PublishRequest"], Awaitable[SchemaValidationError | None]
-    ]
+    SchemaCheck: TypeAlias = Callable[[Topic, "PublishRequest"], Awaitable[GoQueueError | None]]
 
 _REFUSALS: Final = (
     SchemaError,
@@ -66,7 +63,7 @@ _REFUSALS: Final = (
 """What a topic has against messages, rather than against a batch."""
 
 
-async def _no_schemas(topic: Topic, request: PublishRequest) -> SchemaValidationError | None:
+async def _no_schemas(topic: Topic, request: PublishRequest) -> GoQueueError | None:
     """A publisher without a registry takes everything."""
     del topic, request
     return None

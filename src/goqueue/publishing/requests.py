@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from goqueue.model.errors import BatchError, SchemaValidationError
+from goqueue.model.errors import BatchError, GoQueueError, SchemaValidationError
 from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Acks(IntEnum):
 class SchemaVerdict(NamedTuple):
     """What came of holding a batch against schemas."""
 
-    error: SchemaValidationError | BatchError | None = None
+    error: GoQueueError | None = None
     """Why it is refused, if it is."""
 
 

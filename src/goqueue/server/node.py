@@ -231,7 +231,12 @@ class Node:
         from goqueue.protocols.kafka.families import build_registry  # noqa: PLC0415 - as above
         from goqueue.server import wiring  # noqa: PLC0415 - as above
 
-        self.broker = Broker.over(logs)
+        kind = Broker
+        if logs.facts.is_cluster:
+            from goqueue.broker.cluster_broker import ClusterBroker  # noqa: PLC0415 - of a cluster
+
+            kind = ClusterBroker
+        self.broker = kind.over(logs)
         self._stop_broker = self.broker.stop
         await self.broker.start_services()
         self.maintenance.add(*self.broker.passes(wiring.maintenance_settings(self.config)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import grpc
 from grpc import aio
 
+from goqueue.cluster.facts import as_refused
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.grpc.errors import ServerStoppingError, status_of, to_error
 from goqueue.protocols.grpc.request_bounds import BoundedParser, parser_of
@@ -135,5 +136,6 @@ def _is_ours(method: str) -> bool:
 
 
 async def _abort(context: aio.ServicerContext[Any, Any], error: GoQueueError) -> None:
+    error = as_refused(error)
     metadata = ((ERROR_KEY, to_error(error).SerializeToString()),)
     await context.abort(status_of(error).status, str(error), metadata)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from goqueue.cluster.facts import not_in_cluster
 from goqueue.protocols.http.api.router import Router
 from goqueue.protocols.http.groups.deliveries import DeliveryRoutes
 from goqueue.protocols.http.groups.groups import GroupRoutes, QueueSettingsRoutes
@@ -31,7 +32,25 @@ from goqueue.protocols.http.transactions.atomic_commit import AtomicCommitRoutes
 from goqueue.protocols.http.transactions.transactions import TransactionRoutes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from goqueue.protocols.http.api.served_node import ServedNode
+
+
+_ONE_NODE: Final[Mapping[type, str]] = {
+    QueueSettingsRoutes: "queue groups",
+    MemberRoutes: "members of groups over HTTP",
+    DeliveryRoutes: "members of groups over HTTP",
+    TransactionRoutes: "transactions",
+    AtomicCommitRoutes: "transactions",
+    QueueStatsRoutes: "queue groups",
+    DeadLetterRoutes: "dead-letter queues",
+    DelayedRoutes: "delayed messages",
+    SubjectRoutes: "schemas",
+    SchemaRoutes: "schemas",
+    PipelineRoutes: "reports of pipelines",
+}
+"""Families that a cluster does not serve yet, and what they are."""
 
 
 def build_router(node: ServedNode) -> Router:
@@ -66,5 +85,6 @@ def build_router(node: ServedNode) -> Router:
         DocumentRoutes(router),
         ConsoleRoutes(),
     ):
-        router.add(family)
+        what = _ONE_NODE.get(type(family)) if node.broker.facts.is_cluster else None
+        router.add(family, None if what is None else not_in_cluster(what))
     return router

@@ -12,6 +12,7 @@ import secrets
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from goqueue.cluster.facts import as_refused
 from goqueue.model.errors import GoQueueError, InvariantError
 from goqueue.protocols.http.api.responses import Response, Stream
 
@@ -82,6 +83,7 @@ class HttpApp:
         """What is said to a client whose request is refused; `match` is whom it was for."""
         from goqueue.protocols.http.api.problems import problem_of  # noqa: PLC0415 - with the first refusal
 
+        error = as_refused(error)
         dialect = None if match is None else match.endpoint.route.dialect
         if dialect is None:
             response = problem_of(error, request.request_id)

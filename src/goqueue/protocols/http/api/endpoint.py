@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -21,6 +21,7 @@ from goqueue.protocols.http.api.responses import Response, Stream, encode
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from goqueue.model.errors import GoQueueError
     from goqueue.protocols.http.api.requests import Request
     from goqueue.protocols.http.api.route import Route
 
@@ -138,6 +139,21 @@ class Endpoint:
         # Without a body, whatever may be left out is left out.
         assert self.types.body is not None
         return _convert({}, self.types.body, "body", strict=True)
+
+
+class RefusingEndpoint(Endpoint):
+    """A route that the node does not serve, whatever it is sent."""
+
+    def __init__(
+        self, route: Route, handler: Callable[..., Awaitable[Any]], refusal: GoQueueError
+    ) -> None:
+        super().__init__(route, handler)
+        self._refusal = refusal
+
+    def arguments(self, request: Request, path: msgspec.Struct | None) -> NoReturn:
+        """Raises the refusal."""
+        del request, path
+        raise type(self._refusal)(*self._refusal.args)
 
 
 def _convert(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_to_bytes
 
 from goqueue.model.tuples import NamedTuple
-from goqueue.protocols.http.api.endpoint import Endpoint
+from goqueue.protocols.http.api.endpoint import Endpoint, RefusingEndpoint
 from goqueue.protocols.http.api.errors import (
     MalformedRequestError,
     MethodNotAllowedError,
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import msgspec
+
+    from goqueue.model.errors import GoQueueError
 
 
 VERSION_PREFIX: Final = "v1"
@@ -60,15 +62,20 @@ class Router:
         for family in families:
             self.add(family)
 
-    def add(self, family: object) -> None:
+    def add(self, family: object, refusal: GoQueueError | None = None) -> None:
         """Take in the handlers of one family, in the order in which they are written.
+
+        With a `refusal` all of them answer it.
 
         Raises:
             ValueError: a path is declared twice for one method.
         """
         for name, function in _functions(type(family)):
             for declared in routes_of(function):
-                endpoint = Endpoint(declared, getattr(family, name))
+                handler = getattr(family, name)
+                endpoint = Endpoint(declared, handler)
+                if refusal is not None:
+                    endpoint = RefusingEndpoint(declared, handler, refusal)
                 node = self._node(declared)
                 if declared.method in node.endpoints:
                     raise ValueError(f"two handlers declare {declared.method} {declared.path}")
