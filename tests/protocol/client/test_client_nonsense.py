@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import pytest
 
+from goqueue.client.link.addresses import Address
 from goqueue.client.link.connection import Connection
 from goqueue.model.errors import GoQueueError
 from protocol.raw_kafka import RawKafka, make_batch
@@ -121,6 +122,28 @@ def test_a_server_of_noise_is_given_up_in_time(seed):
                     await asyncio.wait_for(taken(client.consume("t"), 1), BOUND_S)
                 with pytest.raises(GoQueueError):
                     await asyncio.wait_for(client.subscribe("g", ["t"]).__aenter__(), BOUND_S)
+        server.close()
+
+    asyncio.run(main())
+
+
+def test_many_brokers_that_do_not_answer_hold_a_call_up_no_longer_than_one():
+    async def hear(reader, writer):
+        with suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+
+    async def main():
+        server = await asyncio.start_server(hear, "0.0.0.0", 0)
+        port = server.sockets[0].getsockname()[1]
+        settings = {"backoff_ms": 2, "call_timeout_ms": CALL_TIMEOUT_MS}
+        async with linked(f"127.0.0.1:{port}", **settings) as client:
+            told = {number: Address(f"127.0.1.{number}", port) for number in range(1, 255)}
+            client.link.metadata.nodes.update(told)
+            began_s = asyncio.get_running_loop().time()
+            with pytest.raises(GoQueueError):
+                await taken(client.consume("t"), 1)
+            assert asyncio.get_running_loop().time() - began_s < BOUND_S
         server.close()
 
     asyncio.run(main())

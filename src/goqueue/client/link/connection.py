@@ -221,8 +221,9 @@ class Connection(asyncio.BufferedProtocol):
         if not self._waiting:
             self._fail(UnexpectedAnswerError(f"{self.address} answers what was not asked"))
             return
-        question = self._waiting.popleft()
+        # Read first: the caller gets an error also where that fails.
         correlation_id: int = _LENGTH.unpack_from(frame)[0]
+        question = self._waiting.popleft()
         if correlation_id != question.correlation_id:
             lost = UnexpectedAnswerError(
                 f"{self.address} answers request {correlation_id}, not {question.correlation_id}"

@@ -189,16 +189,23 @@ class Link:
         return await self._to(address, lane)
 
     async def to_any(self, lane: str = CONTROL) -> Connection:
-        """A connection to whoever answers: one that is open, then those known, then those given."""
+        """A connection to whoever answers: one that is open, then those known, then those given.
+
+        However many brokers an answer has named, no other one is tried after `call_timeout_ms`.
+        """
         found = self._pool.any_of(lane)
         if found is not None:
             return found
+        loop = self.check()
+        until_s = loop.time() + self.settings.call_timeout_ms / 1000
         failure: ConnectionLostError | None = None
         for address in dict.fromkeys((*self.metadata.nodes.values(), *self.servers)):
             try:
                 return await self._to(address, lane)
             except ConnectionLostError as error:
                 failure = error
+                if loop.time() >= until_s:
+                    break
         assert failure is not None
         raise failure
 
