@@ -85,7 +85,7 @@ def test_with_an_etcd_that_ends_with_the_same_error_twice(tmp_path: Path, secret
 echo 'panic: walpb: crc mismatch' >&2
 exit 2"""
     told = refused(tmp_path / "data", *clustered(secret, fake_etcd(tmp_path, script)))
-    assert "is damaged: move the folder away" in told
+    assert "is damaged: check the disk and restore the folder" in told
 
 
 def test_with_a_port_of_etcd_that_is_taken(tmp_path: Path, secret: Path) -> None:

@@ -64,6 +64,7 @@ def line(level: str, message: str, error: str = "") -> str:
         ("failed to validate", "error validating peerURLs", "belongs to another cluster"),
         ("failed to read WAL", "walpb: crc mismatch", "is damaged"),
         ("checkInitialHashKV failed", "data inconsistency", "is damaged"),
+        ("discovery failed", "member bcb16f has already been bootstrapped", "has lost what it had"),
         ("tocommit(9) is out of range [lastIndex(0)]", "", "has lost what it had stored"),
         ("discovery failed", "listen tcp: bind: address already in use", "in use by another"),
         ("discovery failed", "open wal: permission denied", "give it the folder"),

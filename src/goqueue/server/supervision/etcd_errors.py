@@ -41,20 +41,17 @@ _KNOWN: Final = (
         ),
     ),
     (
-        (
-            r"cluster ?id mismatch|already been bootstrapped|error validating peerurls"
-            r"|member count is unequal"
-        ),
+        (r"cluster ?id mismatch|error validating peerurls|member count is unequal"),
         (
             "the etcd in {folder} belongs to another cluster: use the data folder of this one, or "
             "an empty one"
         ),
     ),
     (
-        r"tocommit\(\d+\) is out of range",
+        r"already been bootstrapped|tocommit\(\d+\) is out of range",
         (
-            "the etcd in {folder} has lost what it had stored: take it out of the cluster with "
-            "etcdctl member remove and add it anew with an empty folder"
+            "the etcd in {folder} has lost what it had stored, and the others count on it: restore "
+            "the folder; they go on without this node meanwhile"
         ),
     ),
     (
@@ -63,8 +60,8 @@ _KNOWN: Final = (
             r"|failed to find database snapshot|unexpected eof|max entry size limit exceeded"
         ),
         (
-            "the etcd in {folder} is damaged: move the folder away and replace this member from "
-            "the others with etcdctl member remove and member add"
+            "the etcd in {folder} is damaged: check the disk and restore the folder; the other "
+            "nodes go on without this one meanwhile"
         ),
     ),
     (
