@@ -18,9 +18,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.cluster_nodes import ClusterNodes
-from support.faults import Trouble, clock_environment, draw
+from support.disk_faults import clock_environment, small_disks
+from support.faults import draw
 from support.history import Ack, Finding, History, Poll, judge
 from support.replicas import differences
+from support.trouble import Trouble
 from support.workload import Workload
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 TOPIC: Final = "chaos"
 PARTITIONS: Final = 6
 PROGRESS_S: Final = 60.0
+DISK_MB: Final = 512
+"""Of each node; etcd alone takes 130 of it."""
 FLAGS: Final = ("--groups-initial-rebalance-delay", "0ms")
 
 
@@ -110,19 +114,20 @@ def main() -> int:
     run = Run(folder, asked.seed)
     end_s = time.monotonic() + 60 * asked.minutes
     count = 0
-    try:
-        run.start()
-        while time.monotonic() < end_s:
-            fault = draw(run.trouble.luck)
-            began_s = time.monotonic()
-            run.suffer([fault])
-            count += 1
-            took_s = time.monotonic() - began_s
-            print(f"{count:4d} {fault.__name__} {took_s:.1f} s", flush=True)  # noqa: T201
-            run.trouble.rest(0, 3)
-        findings = run.judged()
-    finally:
-        run.close()
+    with small_disks(run.cluster, DISK_MB):
+        try:
+            run.start()
+            while time.monotonic() < end_s:
+                fault = draw(run.trouble)
+                began_s = time.monotonic()
+                run.suffer([fault])
+                count += 1
+                took_s = time.monotonic() - began_s
+                print(f"{count:4d} {fault.__name__} {took_s:.1f} s", flush=True)  # noqa: T201
+                run.trouble.rest(0, 3)
+            findings = run.judged()
+        finally:
+            run.close()
     kinds = {kind.__name__: run.history.count(kind) for kind in (Ack, Poll)}
     print(f"{count} faults, {kinds}: {len(findings)} findings")  # noqa: T201
     for each in findings[:50]:

@@ -9,89 +9,27 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import time
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from confluent_kafka.admin import AdminClient
-
-from support.cluster_nodes import BROKER, ETCD, NODE, ClusterNode, ClusterNodes
-from support.history import Fault, History
+from support.cluster_nodes import BROKER, ETCD, NODE
+from support.disk_faults import (
+    FAKETIME,
+    cut_power,
+    fail_syncs,
+    fill_disk,
+    lose_folder,
+    slow_syncs,
+    step_clock,
+    tear_files,
+)
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Callable, Iterator
 
-WHOLE_S: Final = 60.0
-FAKETIME: Final = tuple(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
-
-
-class Trouble:
-    """A cluster, who leads in it, and luck."""
-
-    def __init__(
-        self, cluster: ClusterNodes, topic: str, luck: random.Random, history: History
-    ) -> None:
-        self.cluster = cluster
-        self.topic = topic
-        self.luck = luck
-        self._history = history
-        settings: dict[str, Any] = {
-            "bootstrap.servers": cluster.bootstrap,
-            "socket.timeout.ms": 3000,
-            "error_cb": lambda error: None,
-        }
-        self._admin = AdminClient(settings)
-
-    @property
-    def nodes(self) -> list[ClusterNode]:
-        return list(self.cluster.nodes.values())
-
-    def say(self, what: str) -> None:
-        """Note in the history what is done now."""
-        self._history.add(Fault(self._history.now(), what))
-
-    def leader(self) -> ClusterNode:
-        """The node that leads one of the topic's partitions."""
-        leaders = [each[0] for each in self._partitions().values() if each[0] in self.cluster.nodes]
-        return self.cluster.nodes[self.luck.choice(leaders)] if leaders else self.any()
-
-    def any(self) -> ClusterNode:
-        return self.luck.choice(self.nodes)
-
-    def pair(self) -> tuple[ClusterNode, ClusterNode]:
-        one, other = self.luck.sample(self.nodes, 2)
-        return one, other
-
-    def _partitions(self) -> dict[int, tuple[int, int]]:
-        """By partition: its leader, and how many are in sync."""
-        found = self._admin.list_topics(self.topic, timeout=5).topics[self.topic].partitions
-        return {number: (each.leader, len(each.isrs)) for number, each in found.items()}
-
-    def wait_until_whole(self, within_s: float = WHOLE_S) -> None:
-        """Every partition is led, and every node is in sync."""
-        deadline = time.monotonic() + within_s
-        while True:
-            try:
-                found = self._partitions()
-            except Exception as error:  # noqa: BLE001 - no node answers yet
-                told = str(error)
-            else:
-                behind = {
-                    number: each
-                    for number, each in found.items()
-                    if each[0] < 1 or each[1] < len(self.nodes)
-                }
-                if found and not behind:
-                    return
-                told = f"(leader, in sync) by partition: {behind}"
-            assert time.monotonic() < deadline, f"not whole after {within_s:.0f} s: {told}"
-            time.sleep(0.1)
-
-    def rest(self, low_s: float, high_s: float) -> None:
-        time.sleep(self.luck.uniform(low_s, high_s))
+    from support.cluster_nodes import ClusterNode
+    from support.trouble import Trouble
 
 
 class Kind(NamedTuple):
@@ -99,7 +37,7 @@ class Kind(NamedTuple):
 
     run: Callable[[Trouble], None]
     weight: int = 1
-    needs: Callable[[], bool] = lambda: True
+    needs: Callable[[Trouble], bool] = lambda _: True
 
 
 # --- Kills ---------------------------------------------------------------------------------------
@@ -233,105 +171,6 @@ def _healed(trouble: Trouble) -> Iterator[None]:
         trouble.cluster.network.heal()
 
 
-# --- Disks and clocks ----------------------------------------------------------------------------
-
-
-def fail_syncs(trouble: Trouble) -> None:
-    """The disk of one broker fails to sync for a while."""
-    _inject(trouble, "error=EIO:when=1+3")
-
-
-def slow_syncs(trouble: Trouble) -> None:
-    _inject(trouble, f"delay_enter={trouble.luck.choice([50, 300, 1500])}000")
-
-
-def _inject(trouble: Trouble, what: str) -> None:
-    node = trouble.luck.choice([trouble.leader(), trouble.any()])
-    pids = node.pids(BROKER)
-    trouble.say(f"syncs of broker {node.number}: {what}")
-    command = ["strace", "-f", "-qq", "-o", os.devnull, "-e", "trace=fsync,fdatasync"]
-    command += ["-e", f"inject=fsync,fdatasync:{what}", *(f"-p{pid}" for pid in pids)]
-    tracer = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    try:
-        trouble.rest(1, 4)
-    finally:
-        tracer.send_signal(signal.SIGINT)
-        tracer.wait()
-
-
-def tear_files(trouble: Trouble) -> None:
-    """A node is killed, and the ends of some of its files are not what was written."""
-    node = trouble.any()
-    trouble.say(f"tear files of {node.number}")
-    node.kill()
-    torn = [*node.data_dir.glob(f"topics/{trouble.topic}/*/*/*.log")]
-    torn += node.data_dir.glob(f"topics/{trouble.topic}/*/*/log.checkpoint")
-    torn += [each for each in (node.data_dir / "high-watermarks",) if each.exists()]
-    for path in trouble.luck.sample(torn, min(3, len(torn))):
-        _tear(trouble, path)
-    trouble.cluster.restart(node)
-
-
-def _tear(trouble: Trouble, path: Path) -> None:
-    size = path.stat().st_size
-    if not size:
-        return
-    count = trouble.luck.randint(1, min(size, 200))
-    how = trouble.luck.choice(["cut", "zero", "flip"])
-    trouble.say(f"{how} the last {count} bytes of {path}")
-    with path.open("r+b") as file:
-        if how == "cut":
-            file.truncate(size - count)
-            return
-        file.seek(size - count)
-        data = bytearray(file.read(count)) if how == "flip" else bytearray(count)
-        if how == "flip":
-            data[trouble.luck.randrange(count)] ^= 1 << trouble.luck.randrange(8)
-        file.seek(size - count)
-        file.write(data)
-
-
-def lose_folder(trouble: Trouble) -> None:
-    """A node comes back with nothing but its etcd."""
-    node = trouble.any()
-    trouble.say(f"lose the folder of {node.number}")
-    node.kill()
-    for each in node.data_dir.iterdir():
-        if each.name != "etcd":
-            shutil.rmtree(each) if each.is_dir() else each.unlink()
-    trouble.cluster.restart(node)
-
-
-def step_clock(trouble: Trouble) -> None:
-    """The wall clock of one node jumps, and comes back."""
-    node = trouble.any()
-    step_s = trouble.luck.choice([-600, -60, 60, 600])
-    trouble.say(f"clock of {node.number} by {step_s:+d} s")
-    file = clock_file(trouble.cluster.folder, node.number)
-    with ExitStack() as back:
-        back.callback(file.write_text, "+0")
-        file.write_text(f"{step_s:+d}")
-        trouble.rest(2, 8)
-
-
-def clock_file(folder: Path, number: int) -> Path:
-    """What says how far a node's wall clock is off."""
-    return folder / f"clock-{number}"
-
-
-def clock_environment(folder: Path, number: int) -> dict[str, str]:
-    """Lets the clock of a node be stepped, where libfaketime is installed."""
-    if not FAKETIME:
-        return {}
-    clock_file(folder, number).write_text("+0")
-    return {
-        "LD_PRELOAD": str(FAKETIME[0]),
-        "FAKETIME_TIMESTAMP_FILE": str(clock_file(folder, number)),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
-
-
 ORDINARY: Final = (
     kill_leading_broker,
     kill_leading_node,
@@ -356,17 +195,19 @@ CHAOS: Final = (
     Kind(cut_one_way, 3),
     Kind(slow_links, 2),
     Kind(reset_links, 2),
-    Kind(fail_syncs, 2, lambda: shutil.which("strace") is not None),
-    Kind(slow_syncs, 2, lambda: shutil.which("strace") is not None),
+    Kind(fail_syncs, 2, lambda _: shutil.which("strace") is not None),
+    Kind(slow_syncs, 2, lambda _: shutil.which("strace") is not None),
     Kind(tear_files, 2),
+    Kind(cut_power, 3),
+    Kind(fill_disk, 2, lambda trouble: os.path.ismount(trouble.nodes[0].data_dir)),
     Kind(lose_folder),
-    Kind(step_clock, 1, lambda: bool(FAKETIME)),
+    Kind(step_clock, 1, lambda _: bool(FAKETIME)),
 )
 """What is drawn from at random."""
 
 
-def draw(luck: random.Random) -> Callable[[Trouble], None]:
+def draw(trouble: Trouble) -> Callable[[Trouble], None]:
     """The next fault."""
-    possible = [each for each in CHAOS if each.needs()]
-    (kind,) = luck.choices(possible, [each.weight for each in possible])
+    possible = [each for each in CHAOS if each.needs(trouble)]
+    (kind,) = trouble.luck.choices(possible, [each.weight for each in possible])
     return kind.run

@@ -1,0 +1,184 @@
+"""What happens to the disk and to the clock of a node; see `support.faults`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from goqueue.model.errors import GoQueueError
+from goqueue.records import walk
+from goqueue.runtime.disk import SystemDisk
+from goqueue.storage.checkpoints.checkpoint import load_checkpoint
+from support.cluster_nodes import BROKER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.cluster_nodes import ClusterNodes
+    from support.trouble import Trouble
+
+FAKETIME: Final = tuple(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+
+
+def fail_syncs(trouble: Trouble) -> None:
+    """The disk of one broker fails to sync for a while."""
+    _inject(trouble, "error=EIO:when=1+3")
+
+
+def slow_syncs(trouble: Trouble) -> None:
+    _inject(trouble, f"delay_enter={trouble.luck.choice([50, 300, 1500])}000")
+
+
+def _inject(trouble: Trouble, what: str) -> None:
+    node = trouble.luck.choice([trouble.leader(), trouble.any()])
+    pids = node.pids(BROKER)
+    trouble.say(f"syncs of broker {node.number}: {what}")
+    command = ["strace", "-f", "-qq", "-o", os.devnull, "-e", "trace=fsync,fdatasync"]
+    command += ["-e", f"inject=fsync,fdatasync:{what}", *(f"-p{pid}" for pid in pids)]
+    tracer = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        trouble.rest(1, 4)
+    finally:
+        tracer.send_signal(signal.SIGINT)
+        tracer.wait()
+
+
+def tear_files(trouble: Trouble) -> None:
+    """A node is killed, and the ends of some of its files are not what was written."""
+    node = trouble.any()
+    trouble.say(f"tear files of {node.number}")
+    node.kill()
+    torn = [*node.data_dir.glob(f"topics/{trouble.topic}/*/*/*.log")]
+    torn += node.data_dir.glob(f"topics/{trouble.topic}/*/*/log.checkpoint")
+    torn += [each for each in (node.data_dir / "high-watermarks",) if each.exists()]
+    for path in trouble.luck.sample(torn, min(3, len(torn))):
+        _tear(trouble, path)
+    trouble.cluster.restart(node)
+
+
+def _tear(trouble: Trouble, path: Path) -> None:
+    size = path.stat().st_size
+    if not size:
+        return
+    count = trouble.luck.randint(1, min(size, 200))
+    how = trouble.luck.choice(["cut", "zero", "flip"])
+    trouble.say(f"{how} the last {count} bytes of {path}")
+    with path.open("r+b") as file:
+        if how == "cut":
+            file.truncate(size - count)
+            return
+        file.seek(size - count)
+        data = bytearray(file.read(count)) if how == "flip" else bytearray(count)
+        if how == "flip":
+            data[trouble.luck.randrange(count)] ^= 1 << trouble.luck.randrange(8)
+        file.seek(size - count)
+        file.write(data)
+
+
+def cut_power(trouble: Trouble) -> None:
+    """A machine goes off: what was not synced is lost, and the next boot is another one."""
+    node = trouble.luck.choice([trouble.leader(), trouble.any()])
+    trouble.say(f"cut the power of {node.number}")
+    node.kill()
+    for folder in {each.parent for each in node.data_dir.glob("topics/*/*/*/*.log")}:
+        _lose_unsynced(trouble, folder)
+    identity = node.data_dir / "node.json"
+    if identity.exists():
+        identity.write_text(
+            re.sub('"boot_id":"[^"]*"', '"boot_id":"another"', identity.read_text())
+        )
+    trouble.rest(0.2, 3)
+    trouble.cluster.restart(node)
+
+
+def _lose_unsynced(trouble: Trouble, folder: Path) -> None:
+    """Cut a log somewhere between what is known to be synced and its end."""
+    checkpoint = load_checkpoint(SystemDisk(), folder)
+    synced = checkpoint.recovery_point if checkpoint is not None else 0
+    newest = max(folder.glob("*.log"))
+    data = newest.read_bytes()
+    safe = 0
+    with suppress(GoQueueError):
+        for at, info in walk(data):
+            if info.next_offset <= synced:
+                safe = at + info.size_bytes
+    os.truncate(newest, trouble.luck.randint(safe, len(data)))
+
+
+def fill_disk(trouble: Trouble) -> None:
+    """The disk of one node is full for a while."""
+    node = trouble.luck.choice([trouble.leader(), trouble.any()])
+    trouble.say(f"fill the disk of {node.number}")
+    filling = node.data_dir / "filling"
+    try:
+        with suppress(OSError), filling.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1 << 16))
+        trouble.rest(2, 6)
+    finally:
+        filling.unlink()
+
+
+@contextmanager
+def small_disks(cluster: ClusterNodes, size_mb: int) -> Iterator[None]:
+    """Each node has a disk of its own, so that it can be full."""
+    mounted: list[Path] = []
+    try:
+        for node in cluster.nodes.values():
+            node.data_dir.mkdir(parents=True, exist_ok=True)
+            size = f"size={size_mb}m"
+            command = ["mount", "-t", "tmpfs", "-o", size, "goqueue-chaos", str(node.data_dir)]
+            if os.geteuid() or subprocess.run(command, check=False).returncode:
+                break
+            mounted.append(node.data_dir)
+        yield
+    finally:
+        for path in mounted:
+            subprocess.run(["umount", "--lazy", str(path)], check=False)
+
+
+def lose_folder(trouble: Trouble) -> None:
+    """A node comes back with nothing but its etcd."""
+    node = trouble.any()
+    trouble.say(f"lose the folder of {node.number}")
+    node.kill()
+    for each in node.data_dir.iterdir():
+        if each.name != "etcd":
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+    trouble.cluster.restart(node)
+
+
+def step_clock(trouble: Trouble) -> None:
+    """The wall clock of one node jumps, and comes back."""
+    node = trouble.any()
+    step_s = trouble.luck.choice([-600, -60, 60, 600])
+    trouble.say(f"clock of {node.number} by {step_s:+d} s")
+    file = clock_file(trouble.cluster.folder, node.number)
+    with ExitStack() as back:
+        back.callback(file.write_text, "+0")
+        file.write_text(f"{step_s:+d}")
+        trouble.rest(2, 8)
+
+
+def clock_file(folder: Path, number: int) -> Path:
+    """What says how far a node's wall clock is off."""
+    return folder / f"clock-{number}"
+
+
+def clock_environment(folder: Path, number: int) -> dict[str, str]:
+    """Lets the clock of a node be stepped, where libfaketime is installed."""
+    if not FAKETIME:
+        return {}
+    clock_file(folder, number).write_text("+0")
+    return {
+        "LD_PRELOAD": str(FAKETIME[0]),
+        "FAKETIME_TIMESTAMP_FILE": str(clock_file(folder, number)),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
