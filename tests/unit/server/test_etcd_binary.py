@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import tarfile
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from goqueue.cli.commands.cluster import app
 from goqueue.server.etcd import apt
 from goqueue.server.etcd.binary import (
     EtcdBinary,
@@ -198,3 +202,32 @@ def test_tls_asks_both_sides_for_a_certificate() -> None:
 
 def test_variables_that_would_set_flags_are_left_out() -> None:
     assert etcd_environment({"ETCD_NAME": "x", "PATH": "/bin"}) == {"PATH": "/bin"}
+
+
+# --- the command
+
+
+def test_the_command_tells_where_etcd_is_and_what_went_wrong(cache: Path, tmp_path: Path) -> None:
+    source = program(tmp_path / "given", "3.5.27")
+    result = CliRunner().invoke(app, ["install-etcd", "--from", str(source), "-o", "json"])
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == {"etcd": str(cache), "version": "3.5.27"}
+    assert "has known bugs that 3.5.28 and newer have not" in result.stderr
+    result = CliRunner().invoke(app, ["install-etcd", "--from", str(tmp_path / "nothing")])
+    assert result.exit_code == 1
+    assert "there is no file" in result.stderr
+
+
+@pytest.mark.skipif(shutil.which("apt-config") is None, reason="this machine has no apt")
+def test_apt_works_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    configuration = apt._prepare(tmp_path, "deb http://near/debian forky main\n").read_text()
+    assert (tmp_path / "sources.list").read_text() == "deb http://near/debian forky main\n"
+    for line in (
+        f'Dir::State "{tmp_path}/state";',
+        f'Dir::Cache "{tmp_path}/cache";',
+        f'Dir::Etc::sourcelist "{tmp_path}/sources.list";',
+        'Dir::Etc::parts "/dev/null";',
+        'Acquire::Check-Valid-Until "false";',
+        'APT::Sandbox::User "root";',
+    ):
+        assert line in configuration.splitlines()
