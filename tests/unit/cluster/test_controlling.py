@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from goqueue.cluster.metadata import Put
+from goqueue.cluster.metadata import Put, Revision
 from goqueue.cluster.records import (
     Fence,
     NodeAddress,
@@ -20,6 +20,7 @@ from goqueue.cluster.records import (
     fence_key,
 )
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
+from goqueue.cluster.view import ClusterView, NodeView
 from goqueue.cluster.view_keeper import ViewKeeper
 from goqueue.model.errors import ClusterMismatchError
 from goqueue.runtime.clock import SystemClock
@@ -84,9 +85,7 @@ class _Node:
         self.pings.incarnation = incarnation
 
     def _watch(self) -> None:
-        self.pings.watch(
-            {each: node.record.internal for each, node in self.keeper.view.nodes.items()}
-        )
+        self.pings.watch(self.keeper.view)
 
     async def vanish(self) -> None:
         """Be gone as a killed process is: nothing is said to anybody."""
@@ -264,9 +263,13 @@ async def test_pings_of_strangers_are_not_heard() -> None:
             zip((b"a secret", b"another"), addresses, strict=True), start=1
         )
     )
+    view = ClusterView()
+    for number, where in enumerate(addresses, start=1):
+        record = NodeRecord("n", "f", NodeState.ACTIVE, where, {})
+        view.nodes[number] = NodeView(number, record, Revision(number))
     for each in (one, two):
         each.start(lambda: None)
-        each.watch(dict(enumerate(addresses, start=1)))
+        each.watch(view)
     try:
         await until(lambda: one.suspects() == {2} and two.suspects() == {1})
     finally:

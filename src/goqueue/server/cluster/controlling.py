@@ -126,25 +126,26 @@ class Controlling:
 
     def _step(self) -> None:
         view, now_s = self._keeper.view, self._clock.monotonic_s()
-        if not self.core.is_controller:
-            if self.since_s is not None:
-                self.since_s = None
-                logger.info("node %d is the controller no more", self.core.node_id)
-            if self._pings.may_take(view):
-                proposal = self.core.take(view, self._membership.incarnation, now_s)
-                if proposal is not None:
-                    self._spawn(self._send(proposal))
-            return
-        if self.since_s is None:
+        topics = self._topics.catalogue.by_id
+        proposals = self.core.decide(view, now_s, self._pings.agreed(), topics)
+        if not self.core.is_controller and self._pings.may_take(view):
+            taking = self.core.take(view, self._membership.incarnation, now_s)
+            proposals += [] if taking is None else [taking]
+        for proposal in proposals:
+            self._spawn(self._send(proposal))
+        self._tell(now_s)
+        if self.core.is_controller:
+            self._maintain(now_s)
+
+    def _tell(self, now_s: float) -> None:
+        if not self.core.is_controller and self.since_s is not None:
+            self.since_s = None
+            logger.info("node %d is the controller no more", self.core.node_id)
+        elif self.core.is_controller and self.since_s is None:
             self.since_s = now_s
             logger.info(
                 "node %d is the controller now, in epoch %d", self.core.node_id, self.core.epoch
             )
-        topics = self._topics.catalogue.by_id
-        for proposal in self.core.decide(view, now_s, self._pings.agreed(), topics):
-            self._spawn(self._send(proposal))
-        if self.core.is_controller:
-            self._maintain(now_s)
 
     async def _send(self, proposal: Proposal) -> None:
         async with self._sending:

@@ -27,7 +27,6 @@ from goqueue.cluster.metadata import (
     SessionId,
     Unknown,
 )
-from goqueue.cluster.proposals import PartitionChange, bundles
 from goqueue.cluster.records import (
     Member,
     NodeRecord,
@@ -35,7 +34,6 @@ from goqueue.cluster.records import (
     decode,
     encode,
     member_key,
-    new_token,
     node_key,
 )
 from goqueue.model.errors import (
@@ -49,7 +47,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from goqueue.cluster.metadata import Entry
-    from goqueue.cluster.proposals import Proposal
     from goqueue.cluster.records import PartitionKey
     from goqueue.cluster.view_keeper import Touched, ViewKeeper
     from goqueue.runtime.clock import Clock
@@ -297,7 +294,7 @@ class Membership:
         Returns when nobody counts on this node any more for what it may not have.
         """
         while True:
-            proposals = list(self._strikes(lost))
+            proposals = list(elections.strikes(self._keeper.view, self.node_id, keys=lost))
             if not proposals:
                 return
             results = [
@@ -308,18 +305,6 @@ class Membership:
             if len(revisions) < len(results):
                 await self._sleep(_RETRY_S)
                 await self._keeper.reconcile()
-
-    def _strikes(self, lost: Collection[PartitionKey] | None) -> Iterable[Proposal]:
-        view = self._keeper.view
-        if lost is None:
-            return elections.strikes(view, self.node_id)
-        changes = (
-            PartitionChange(key, stored.revision, struck, frozenset({self.node_id}))
-            for key in lost
-            if (stored := view.partitions.get(key)) is not None
-            and (struck := elections.strike(stored.value, self.node_id)) is not None
-        )
-        return bundles("strike", changes, view, new_token)
 
     # --- Asking ----------------------------------------------------------------------------------
 

@@ -104,12 +104,16 @@ class Pings:
         if self._listener is not None:
             self._listener.close()
 
-    def watch(self, peers: Mapping[int, NodeAddress]) -> None:
-        """Ping these nodes, and expect theirs."""
-        others = {node: where for node, where in peers.items() if node != self.node_id}
+    def watch(self, view: ClusterView) -> None:
+        """Ping the nodes that are registered, and expect theirs."""
+        peers = {
+            node_id: node.record.internal
+            for node_id, node in view.nodes.items()
+            if node_id != self.node_id
+        }
         with self._lock:
-            self._core.watch(others, self._clock.monotonic_s())
-            self._peers = others
+            self._core.watch(view, self._clock.monotonic_s())
+            self._peers = peers
 
     def suspects(self) -> frozenset[int]:
         """The nodes that this one does not hear."""
