@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from goqueue.protocols.http.api.app import HttpApp
     from goqueue.protocols.http.server.listener import HttpListener
     from goqueue.protocols.kafka.connection.listener import Listener
+    from goqueue.server.cluster.cluster_node import ClusterNode
     from goqueue.server.config import Config
 
 logger = logging.getLogger(__name__)
@@ -83,6 +84,8 @@ class Node:
         self.kafka: Listener
         self.http: HttpListener
         self.grpc: GrpcListener
+        self.cluster: ClusterNode | None = None
+        """What makes this node one of a cluster; None of a node on its own."""
         self.is_started = False
         self.is_ready = False
         self._disk = disk or SystemDisk()
@@ -106,6 +109,11 @@ class Node:
         """Connections of clients that are open now; gRPC does not tell."""
         return sum(each.connection_count for each in self._listeners)
 
+    @property
+    def degradation(self) -> str | None:
+        """Why nothing can change in the cluster, while clients are served as before."""
+        return None if self.cluster is None else self.cluster.degradation()
+
     # --- Starting --------------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -120,11 +128,15 @@ class Node:
             self._hold_folder()
             certificates = self._start_tls()
             tls = None if certificates is None else certificates.context
-            logs = await self._open_logs()
+            logs = await self._open_logs(tls)
+            if self.cluster is not None:
+                await self.cluster.activate(logs)
             await self._start_kafka(logs, tls)
             await self._start_services(logs)
             await self._start_http(tls)
             await self._start_grpc(certificates)
+            if self.cluster is not None:
+                self.cluster.clients_are_served()
         except BaseException:
             await self.stop()
             raise
@@ -142,10 +154,13 @@ class Node:
         state = node_state(
             self.broker.partitions, self.broker.publisher.disk_full, is_ready=self.is_ready
         )
-        samples.put(names.NODES, 1)
-        samples.put(names.NODES_HEALTHY, state is NodeState.READY)
-        samples.put(names.IS_CONTROLLER, 1)
-        samples.put(names.CONTROLLER_AGE, self.uptime_s)
+        if self.cluster is not None:
+            self.cluster.put(samples)
+        else:
+            samples.put(names.NODES, 1)
+            samples.put(names.NODES_HEALTHY, state is NodeState.READY)
+            samples.put(names.IS_CONTROLLER, 1)
+            samples.put(names.CONTROLLER_AGE, self.uptime_s)
         for each in NodeState:
             samples.put(names.NODE_STATE, each is state, each.value)
 
@@ -169,18 +184,30 @@ class Node:
         self._started("TLS certificates", passes.stop, _STORE_S)
         return certificates
 
-    async def _open_store(self) -> str:
+    async def _open_store(self, tls: ssl.SSLContext | None) -> str:
         """Open the metadata; returns the cluster's id."""
+        if self.config.cluster.enabled:
+            return await self._join_cluster(tls)
         path = self.config.broker.data_dir / METADATA_FILE
         self.store = await SqliteMetadataStore.open(path, disk=self._disk, clock=self._clock)
         self._started("metadata", self.store.close, _STORE_S)
         return await cluster_id(self.store)
 
-    async def _open_logs(self) -> LogBroker:
+    async def _join_cluster(self, tls: ssl.SSLContext | None) -> str:
+        await _load("goqueue.server.cluster.cluster_node", "goqueue.server.wiring")
+        from goqueue.server import wiring  # noqa: PLC0415 - it is loaded by now
+        from goqueue.server.cluster.cluster_node import ClusterNode  # noqa: PLC0415 - as above
+
+        self.cluster = ClusterNode(self.config, self._started, disk=self._disk, clock=self._clock)
+        self.store = self.cluster.store
+        kafka = wiring.kafka_listener(self.config, tls)
+        return await self.cluster.join(kafka.name, self.config.advertised_kafka(kafka.port))
+
+    async def _open_logs(self, tls: ssl.SSLContext | None) -> LogBroker:
         """Open the partitions: what clients need to publish is there when this returns."""
         config = self.config
         identity, _ = await asyncio.gather(
-            self._open_store(), _load("goqueue.server.wiring", "goqueue.broker.log_broker")
+            self._open_store(tls), _load("goqueue.server.wiring", "goqueue.broker.log_broker")
         )
         from goqueue.broker.log_broker import LogBroker  # noqa: PLC0415 - it is loaded by now
         from goqueue.server import wiring  # noqa: PLC0415 - as above
@@ -191,11 +218,20 @@ class Node:
             partition_label=config.metrics.partition_label,
         )
         settings = wiring.broker_settings(config, identity)
+        cluster = self.cluster
         logs = LogBroker(
-            settings, self.store, disk=self._disk, clock=self._clock, metrics=self.metrics
+            settings,
+            self.store,
+            disk=self._disk,
+            clock=self._clock,
+            metrics=self.metrics,
+            facts=None if cluster is None else cluster.facts,
+            keeper=None if cluster is None else cluster.keeper,
         )
         self._stop_broker = logs.close
         self._started("broker", self._close_broker, _BROKER_S)
+        if cluster is not None:
+            await cluster.serve_nodes(logs)
         await asyncio.gather(logs.open(), _load(_FIRST_FAMILIES, _LISTENER))
         logs.health.start()
         self._started("health", partial(_stop_watching, logs), _STORE_S)
@@ -208,6 +244,8 @@ class Node:
 
     async def _close_broker(self) -> None:
         await self._stop_broker()
+        if self.cluster is not None:
+            self.cluster.is_closed_cleanly = True
 
     async def _start_kafka(self, logs: LogBroker, tls: ssl.SSLContext | None) -> None:
         from goqueue.protocols.kafka.connection.listener import Listener  # noqa: PLC0415 - is loaded
@@ -221,8 +259,11 @@ class Node:
             await self.kafka.start()
         self._listeners.append(self.kafka)
         # No request is read before this line: the loop has not turned since the port is open.
-        self._advertised[settings.name] = Address(*self.config.advertised_kafka(self.kafka.port))
+        address = Address(*self.config.advertised_kafka(self.kafka.port))
+        self._advertised[settings.name] = address
         self._started("Kafka", partial(self.kafka.stop, self._drain_s), self._drain_s + _GRACE_S)
+        if self.cluster is not None:
+            await self.cluster.advertise(settings.name, (address.host, address.port))
 
     async def _start_services(self, logs: LogBroker) -> None:
         """Start what coordinates clients; Kafka requests that need it have waited for this."""

@@ -31,12 +31,16 @@ def data(tmp_path: Path) -> Path:
 
 def started(data: Path, boot: Path, cluster: str = "c", node: int = 1) -> FolderIdentity:
     folder = NodeFolder(data, SystemDisk(), boot)
-    return folder.begin(folder.load(node), cluster, node)
+    identity = folder.identify(folder.load(node), cluster, node)
+    folder.take(identity)
+    return identity
 
 
 def settled(data: Path, boot: Path) -> NodeFolder:
     folder = NodeFolder(data, SystemDisk(), boot)
-    folder.settle(folder.begin(folder.load(1), "c", 1))
+    identity = folder.identify(folder.load(1), "c", 1)
+    folder.take(identity)
+    folder.settle(identity)
     return folder
 
 

@@ -44,10 +44,10 @@ from goqueue.model.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from goqueue.cluster.metadata import Entry
-    from goqueue.cluster.records import PartitionKey
+    from goqueue.cluster.records import NodeAddress, PartitionKey
     from goqueue.cluster.view_keeper import Touched, ViewKeeper
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.tasks import Sleep
@@ -200,19 +200,27 @@ class Membership:
 
     async def change_state(self, state: NodeState) -> None:
         """Say what this node is ready for, in the same registration."""
+        await self._update(replace(self.record, state=state))
+
+    async def advertise(self, listeners: Mapping[str, NodeAddress]) -> None:
+        """Say where clients find this node, in the same registration."""
+        if listeners != self.record.listeners:
+            await self._update(replace(self.record, listeners=dict(listeners)))
+
+    async def _update(self, record: NodeRecord) -> None:
+        key = node_key(self.node_id)
         async with self._registering:
-            self.record = replace(self.record, state=state)
-            key = node_key(self.node_id)
+            self.record = record
             while True:
                 entry = await self._get(key)
                 stored = None if entry is None else decode(entry.value, NodeRecord, key)
-                if entry is None or stored is None or stored.folder_id != self.record.folder_id:
+                if entry is None or stored is None or entry.session != self._session:
                     await self._keeper.reached(await self._register())
                     return
-                if stored.state is state and entry.session == self._session:
+                if replace(stored, incarnation=0) == replace(record, incarnation=0):
                     await self._keeper.reached(entry.revision)
                     return
-                value = encode(replace(self.record, incarnation=self.incarnation))
+                value = encode(replace(record, incarnation=self.incarnation))
                 try:
                     await self._transact(
                         [Condition(key, entry.revision)], Put(key, value, self._session)

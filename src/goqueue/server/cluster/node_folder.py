@@ -88,10 +88,10 @@ class NodeFolder:
             )
         return identity
 
-    def begin(self, known: FolderIdentity | None, cluster_id: str, node_id: int) -> FolderIdentity:
-        """Take the folder for this run; whether it is clean is told before that is forgotten.
-
-        Returns when that is durable: nothing may be appended before.
+    def identify(
+        self, known: FolderIdentity | None, cluster_id: str, node_id: int
+    ) -> FolderIdentity:
+        """What the folder is to this run; nothing is written.
 
         Raises:
             ClusterMismatchError: it belongs to another cluster.
@@ -102,21 +102,20 @@ class NodeFolder:
                 f"metadata to cluster {cluster_id!r}: check cluster.peers and --data-dir"
             )
         boot_id = self.boot_id
-        marker = self._path / CLEAN_STOP_FILE
         if known is None:
             # The node may have had another folder before: what was in that one is missing here.
-            identity = FolderIdentity(
-                cluster_id, node_id, uuid.uuid4().hex, boot_id, is_unclean=True
-            )
-        else:
-            same_boot = bool(boot_id) and boot_id == known.boot_id
-            is_unclean = known.is_unclean or not (marker.exists() or same_boot)
-            identity = replace(known, boot_id=boot_id, is_unclean=is_unclean)
+            return FolderIdentity(cluster_id, node_id, uuid.uuid4().hex, boot_id, is_unclean=True)
+        same_boot = bool(boot_id) and boot_id == known.boot_id
+        is_whole = same_boot or (self._path / CLEAN_STOP_FILE).exists()
+        return replace(known, boot_id=boot_id, is_unclean=known.is_unclean or not is_whole)
+
+    def take(self, identity: FolderIdentity) -> None:
+        """Use the folder in this run. Returns when that is durable: nothing is appended before."""
         self._write(identity)
+        marker = self._path / CLEAN_STOP_FILE
         if marker.exists():
             self._disk.remove(marker)
             self._disk.sync_folder(self._path)
-        return identity
 
     def settle(self, identity: FolderIdentity) -> None:
         """Note that nobody counts on this node any more for what may be missing."""

@@ -45,3 +45,7 @@ class ServedNode(Protocol):
     @property
     def connection_count(self) -> int:
         """Connections of clients that are open now, as far as they are counted."""
+
+    @property
+    def degradation(self) -> str | None:
+        """Why nothing can change in the cluster, while clients are served as before."""

@@ -82,7 +82,9 @@ class ProbeRoutes:
             "metadata": await metadata_check(self._node),
             "storage": await storage_check(self._node),
         }
-        is_ready = all(verdict == "ok" for verdict in checks.values())
+        is_ready = all(
+            verdict == "ok" or verdict.startswith("degraded") for verdict in checks.values()
+        )
         checks["clock"] = self._node.broker.clock_guard.stopped() or "ok"  # clients may come
         answer = Readiness("ready" if is_ready else "not ready")
         if query.verbose:
@@ -155,7 +157,15 @@ async def storage_check(node: ServedNode) -> str:
 
 
 async def metadata_check(node: ServedNode) -> str:
-    """`ok`, or why the topics cannot be looked up."""
+    """`ok`, or why the topics cannot be looked up.
+
+    A node of a cluster has its own view of them. Without the store it is degraded and not down: it
+    goes on to lead what it leads.
+    """
+    if node.degradation is not None:
+        return f"degraded: {node.degradation}"
+    if node.broker.facts.is_cluster:
+        return "ok"
     try:
         async with asyncio.timeout(_CHECK_S):
             await node.store.status()

@@ -1,0 +1,333 @@
+"""The parts that make a node one of a cluster, started in order and stopped in reverse.
+
+`Node` starts them between its own: the metadata is joined before the partitions are opened, the
+node is active before clients are let in, and everything is handed over before they are sent away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+import goqueue
+from goqueue.cluster.etcd_store import EtcdMetadataStore
+from goqueue.cluster.hello import NodeIdentity
+from goqueue.cluster.metadata import cluster_id
+from goqueue.cluster.records import NodeAddress, NodeRecord, NodeState, PartitionKey
+from goqueue.cluster.view_facts import ViewFacts
+from goqueue.cluster.view_keeper import ViewKeeper
+from goqueue.metrics import names
+from goqueue.model.errors import MetadataUnavailableError
+from goqueue.model.internal_topics import CONSUMER_OFFSETS
+from goqueue.partitions.replication.replicas import ReplicaHost, Replicas, ReplicaSettings
+from goqueue.protocols.kafka.connection.listener import Listener
+from goqueue.protocols.kafka.internal.families import internal_registry, internal_settings
+from goqueue.protocols.kafka.internal.replica_fetch import ReplicaFetchApi
+from goqueue.server.cluster.controlling import Controlling
+from goqueue.server.cluster.membership import Membership
+from goqueue.server.cluster.node_folder import NodeFolder
+from goqueue.server.cluster.pings import Pings
+from goqueue.server.config_cluster_checks import read_secret
+from goqueue.server.errors import StartError
+from goqueue.server.peer_tls import PeerTls, load_peer_tls
+from goqueue.server.peers import PeerConnections
+from goqueue.server.supervision.etcd_child import client_urls
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from goqueue.broker.log_broker import LogBroker
+    from goqueue.cluster.view_keeper import Touched
+    from goqueue.metrics.registry import Samples
+    from goqueue.runtime.clock import Clock
+    from goqueue.runtime.disk import Disk
+    from goqueue.server.cluster.node_folder import FolderIdentity
+    from goqueue.server.config import Config
+    from goqueue.topics.cluster_catalogue import ClusterTopics
+
+logger = logging.getLogger(__name__)
+
+_WAIT_S: Final = 0.2
+_TOLD_S: Final = 5.0
+"""How often a start says what it waits for."""
+_HAND_OVER_S: Final = 5.0
+"""How long the followers of what this node leads have to fetch what is missing, at a stop."""
+_LEAVE_S: Final = 2.0
+"""How long this node waits, at a stop, to be out of every in-sync set."""
+_STORE_S: Final = 3.0
+"""How long a stop waits for the store to note that this node is stopping."""
+_PART_S: Final = 10.0
+DEGRADED_S: Final = 3.0
+"""A node that has not heard from the store for so long is degraded: it goes on, nothing changes."""
+
+
+class ClusterNode:
+    """One node's part in its cluster."""
+
+    def __init__(
+        self,
+        config: Config,
+        started: Callable[[str, Callable[[], Awaitable[None]], float], None],
+        *,
+        disk: Disk,
+        clock: Clock,
+    ) -> None:
+        """`started` takes each part that is running, with how to stop it and how long that takes.
+
+        Raises:
+            StartError: the folder belongs to somebody else, or the secret cannot be read.
+        """
+        self.node_id = config.broker_id
+        self._config = config
+        self._started = started
+        self._disk = disk
+        self._clock = clock
+        self._folder = NodeFolder(config.broker.data_dir, disk)
+        self._known = self._folder.load(self.node_id)
+        self._tls = _peer_tls(config)
+        self.store = EtcdMetadataStore(
+            client_urls(config), clock=clock, tls=None if self._tls is None else self._tls.calling
+        )
+        self.keeper = ViewKeeper(self.store)
+        self.facts = ViewFacts(self.keeper.view, self.node_id)
+        self.identity = NodeIdentity("", self.node_id, _secret(config))
+        self.membership: Membership
+        self.pings: Pings
+        self.controlling: Controlling
+        self.replicas: Replicas
+        self.is_closed_cleanly = False
+        """Set once every log is closed in order."""
+        self._folder_identity: FolderIdentity
+
+    # --- Starting --------------------------------------------------------------------------------
+
+    async def join(self, listener: str, address: tuple[str, int]) -> str:
+        """Find the cluster and this node's place in it; returns the cluster's id.
+
+        Clients come to `address`, by the listener of that name.
+
+        Raises:
+            ClusterMismatchError: the folder belongs to another cluster, or another node of the same
+                id is running.
+        """
+        self._started("metadata", self.store.close, _PART_S)
+        name = await self._found_cluster()
+        self.identity.cluster_id = name
+        folder = self._folder.identify(self._known, name, self.node_id)
+        self._folder_identity = folder
+        await self.keeper.start()
+        self._started("view of the cluster", self.keeper.stop, _PART_S)
+        internal = self._config.cluster.addresses[self.node_id - 1]
+        record = NodeRecord(
+            name=self._config.broker.node_id,
+            folder_id=folder.folder_id,
+            state=NodeState.STARTING,
+            internal=NodeAddress(*internal),
+            listeners={listener: NodeAddress(*address)},
+            boot_id=folder.boot_id,
+            version=goqueue.__version__,
+            is_clean=not folder.is_unclean,
+        )
+        self.membership = Membership(
+            self.node_id, record, self.store, self.keeper, clock=self._clock
+        )
+        await self.membership.bind()
+        self._folder.take(folder)
+        self._started("registration", self.membership.stop, _PART_S)
+        self._started("stop marker", self._mark_stop, _PART_S)
+        return name
+
+    async def _found_cluster(self) -> str:
+        """The id in the store, as soon as most of its members are there."""
+        told_s = began_s = self._clock.monotonic_s()
+        while True:
+            try:
+                return await cluster_id(self.store)
+            except MetadataUnavailableError as error:
+                now_s = self._clock.monotonic_s()
+                if now_s - told_s >= _TOLD_S:
+                    told_s = now_s
+                    logger.warning(
+                        "waiting for the metadata store, for %.0f s now: %s", now_s - began_s, error
+                    )
+            await asyncio.sleep(_WAIT_S)
+
+    async def serve_nodes(self, logs: LogBroker) -> None:
+        """Let the other nodes in and be known to them, as one that is starting."""
+        config = self._config
+        peers = PeerConnections(
+            self.identity, self._address_of, None if self._tls is None else self._tls.calling
+        )
+        host = ReplicaHost(
+            self.identity,
+            self.keeper,
+            self.store,
+            peers,
+            self._clock,
+            logs.executor,
+            self._disk,
+            config.broker.data_dir,
+            lambda: self.membership.contact_s,
+        )
+        settings = ReplicaSettings(lag_s=config.cluster.replica_lag_ms / 1000)
+        self.replicas = Replicas(host, logs.partitions, logs.topics, settings)
+        logs.open_partitions = self.replicas.open
+        await self._listen(peers)
+        self.membership.on_registered(self._registered)
+        self.keeper.on_change(self._on_change)
+        await self.membership.register()
+        self.membership.start()
+
+    async def _listen(self, peers: PeerConnections) -> None:
+        host, port = self._config.listeners.internal
+        tls = None if self._tls is None else self._tls.listening
+        registry = internal_registry(
+            self.identity, self._incarnation_of, ReplicaFetchApi(self.replicas.feed)
+        )
+        listener = Listener(registry, internal_settings(host, port, tls))
+        self.pings = Pings(self.node_id, self.identity.secret, (host, port), clock=self._clock)
+        await listener.start()
+        self._started("connections to nodes", partial(_close, peers), _PART_S)
+        self._started("listener for nodes", partial(listener.stop, _LEAVE_S), _PART_S)
+        self.pings.start(self._suspected)
+        self._started("pings", self.pings.stop, _PART_S)
+
+    async def activate(self, logs: LogBroker) -> None:
+        """Take part, once the partitions are open: first tell what may be missing in them."""
+        lost = self.replicas.unclean()
+        if self._folder_identity.is_unclean:
+            logger.warning("this node may have lost data: it leaves every in-sync set first")
+            await self.membership.strike()
+        elif lost:
+            logger.warning("data was lost of %s", ", ".join(map(str, lost)))
+            by_name = logs.topics.catalogue.by_name
+            await self.membership.strike(
+                [PartitionKey(by_name[each.topic].topic_id, each.partition) for each in lost]
+            )
+        await asyncio.to_thread(self._folder.settle, self._folder_identity)
+        await self.membership.change_state(NodeState.ACTIVE)
+        self.replicas.start()
+        self._started("replicas", self.replicas.stop, _PART_S)
+        self.controlling = Controlling(
+            self.store,
+            self.keeper,
+            self.pings,
+            self.membership,
+            cast("ClusterTopics", logs.topics),
+            clock=self._clock,
+            size=len(self._config.cluster.peers),
+            internal_topics={CONSUMER_OFFSETS: logs.settings.offsets_partitions},
+        )
+        self.controlling.start()
+        self._started("controller", self.controlling.stop, _PART_S)
+
+    async def advertise(self, listener: str, address: tuple[str, int]) -> None:
+        """Say where clients find this node, now that its port is known."""
+        await self.membership.advertise({listener: NodeAddress(*address)})
+
+    def clients_are_served(self) -> None:
+        """From now on a stop hands over first."""
+        self._started("leadership", self._hand_over, _STORE_S + _HAND_OVER_S + 2 * _LEAVE_S)
+
+    # --- What others tell ------------------------------------------------------------------------
+
+    def _registered(self, incarnation: int) -> None:
+        self.identity.incarnation = self.pings.incarnation = incarnation
+        logger.info("node %d is registered in incarnation %d", self.node_id, incarnation)
+
+    def _on_change(self, touched: Touched) -> None:
+        if touched.nodes:
+            self.pings.watch(self.keeper.view)
+
+    def _suspected(self) -> None:
+        suspects = self.pings.suspects()
+        if suspects:
+            logger.warning("not heard: nodes %s", ", ".join(map(str, sorted(suspects))))
+        if hasattr(self, "controlling"):
+            self.controlling.wake()
+
+    def _address_of(self, node_id: int) -> NodeAddress | None:
+        node = self.keeper.view.nodes.get(node_id)
+        return None if node is None else node.record.internal
+
+    def _incarnation_of(self, node_id: int) -> int | None:
+        node = self.keeper.view.nodes.get(node_id)
+        return None if node is None else node.incarnation
+
+    def degradation(self) -> str | None:
+        """Why nothing can change in the cluster at the moment; None when all is well."""
+        silent_s = self._clock.monotonic_s() - self.membership.contact_s
+        if silent_s > DEGRADED_S:
+            return f"the metadata store has not answered for {silent_s:.0f} s"
+        if not self.keeper.is_current:
+            return "changes of the metadata do not arrive"
+        return None
+
+    def put(self, samples: Samples) -> None:
+        """What is measured of the cluster."""
+        view = self.keeper.view
+        since_s = self.controlling.since_s
+        samples.put(names.NODES, len(view.members.keys() | view.nodes.keys()))
+        samples.put(names.NODES_HEALTHY, sum(1 for _ in view.active()))
+        samples.put(names.IS_CONTROLLER, self.controlling.is_controller)
+        age_s = 0.0 if since_s is None else self._clock.monotonic_s() - since_s
+        samples.put(names.CONTROLLER_AGE, age_s)
+
+    # --- Stopping --------------------------------------------------------------------------------
+
+    async def _hand_over(self) -> None:
+        """Let others lead and be in sync, while clients are still served and told where to go."""
+        try:
+            async with asyncio.timeout(_STORE_S):
+                await self.membership.change_state(NodeState.STOPPING)
+        except TimeoutError:
+            logger.warning("the metadata store does not answer: nothing is handed over")
+            return
+        left = await self.replicas.hand_over(_HAND_OVER_S)
+        if left:
+            logger.warning("%d partitions could not be handed over: nobody else is in sync", left)
+        try:
+            async with asyncio.timeout(_LEAVE_S):
+                while self._is_in_sync():  # noqa: ASYNC110 - of all partitions at once
+                    await asyncio.sleep(_WAIT_S / 10)
+        except TimeoutError:
+            logger.info("this node is still in some in-sync sets: their leaders strike it")
+
+    def _is_in_sync(self) -> bool:
+        """Whether somebody else who leads still counts on this node."""
+        return any(
+            self.node_id in each.value.isr
+            and each.value.leader is not None
+            and each.value.leader != self.node_id
+            and self.keeper.view.is_alive(each.value.leader)
+            for each in self.keeper.view.partitions.values()
+        )
+
+    async def _mark_stop(self) -> None:
+        if self.is_closed_cleanly:
+            await asyncio.to_thread(self._folder.mark_clean)
+
+
+def _secret(config: Config) -> bytes:
+    path = config.cluster.secret_file
+    if path is None:
+        return b""
+    try:
+        return read_secret(path)
+    except OSError as error:
+        raise StartError(f"cluster.secret_file {path} cannot be read: {error.strerror}") from error
+
+
+def _peer_tls(config: Config) -> PeerTls | None:
+    cluster = config.cluster
+    if not cluster.tls_enabled:
+        return None
+    if not (cluster.tls_cert_file and cluster.tls_key_file and cluster.tls_ca_file):
+        raise StartError("cluster.tls_enabled is true: give a certificate, its key and its CA")
+    return load_peer_tls(cluster.tls_cert_file, cluster.tls_key_file, cluster.tls_ca_file)
+
+
+async def _close(peers: PeerConnections) -> None:
+    peers.close()
