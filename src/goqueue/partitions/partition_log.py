@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
     from pathlib import Path
 
     from goqueue.model.errors import DamagedRangeError, DiskError
@@ -99,14 +99,14 @@ class PartitionLog(Protocol):
     def promises_sync(self, end_offset: int) -> bool:
         """Whether an append that ended there is acknowledged only once it is flushed."""
 
-    async def durable(self, end_offset: int) -> None:
+    def durable(self, end_offset: int) -> Awaitable[None]:
         """Return when an append that ended there is as durable as the settings promise.
 
         Raises:
             LogFailedError: it cannot be.
         """
 
-    async def flush_to(self, end_offset: int) -> None:
+    def flush_to(self, end_offset: int) -> Awaitable[None]:
         """Return when everything below an offset is flushed. Raises like `durable`."""
 
     # --- Reading: any thread ---------------------------------------------------------------------

@@ -34,7 +34,7 @@ from goqueue.publishing.delivery_headers import (
 )
 from goqueue.publishing.requests import Acks, Published, PublishRequest, SchemaVerdict
 from goqueue.publishing.rewrite import records_of, rewritten
-from goqueue.publishing.straight import StraightPublisher
+from goqueue.publishing.straight import StraightPublisher, waits_for
 from goqueue.records.batch import BatchInfo, peek
 from goqueue.storage.config import Fsync
 
@@ -154,6 +154,10 @@ class Publisher(StraightPublisher):
             )
         if self.disk_full is not None:
             raise DiskFullError(self.disk_full)
+        if partition.isolated is not None:
+            raise partition.isolated.with_traceback(None)
+        if partition.not_enough is not None and request.acks is Acks.ALL:
+            raise partition.not_enough.with_traceback(None)
         info = admit_batch(topic, request.batch)
         limits = topic.settings.timestamp_limits
         if limits is not None and not request.internal:
@@ -187,12 +191,11 @@ class Publisher(StraightPublisher):
         if info.has_delivery_headers and not placed.duplicate:
             lanes = partition.lanes.counts(placed.first_offset, placed.end_offset)
             self._measures.prioritised(topic.name, lanes, info.count)
-        waits = request.acks is not Acks.NONE and not partition.is_committed(placed.end_offset)
         return Published(
             placed,
             partition.log_start,
             append_time_ms,
-            partition.committed(placed.end_offset) if waits else None,
+            waits_for(partition, placed.end_offset, request.acks),
             stored_count=info.count,
         )
 

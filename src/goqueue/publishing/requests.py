@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 class Acks(IntEnum):
     """What a publisher waits for; the numbers are Kafka's.
 
-    On one node the leader is all there is. Whoever waits at all waits for what the topic promises:
-    under `fsync=always` for the disk.
+    `ALL` waits until every in-sync replica has the batch, `LEADER` for the leader alone. On one
+    node the leader is all there is. Whoever waits at all waits for what the topic promises: under
+    `fsync=always` for the disk.
     """
 
     ALL = -1

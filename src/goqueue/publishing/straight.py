@@ -7,6 +7,7 @@ left to `goqueue.publishing.publish`, before anything has been changed.
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -98,6 +99,7 @@ class StraightPublisher:
             or self.disk_full is not None
             or newest_ms > now_ms + after_ms
             or (producer_id != NO_PRODUCER_ID and not partition.expects(info))
+            or (partition.not_enough is not None and acks is Acks.ALL)
         ):
             return None
         try:
@@ -110,12 +112,11 @@ class StraightPublisher:
         traced = None
         if self._traces.is_on:
             traced = self._traces.published(place, batch, placed, started_s)
-        durable, end_offset = None, placed[1]
-        if acks is Acks.NONE or partition.is_committed(end_offset):
+        durable = waits_for(partition, placed[1], acks)
+        if durable is None:
             self._acknowledged(measures, started_s, traced)
         else:
-            committed = partition.committed(end_offset)
-            durable = self._timed(committed, measures, started_s, traced)
+            durable = self._timed(durable, measures, started_s, traced)
         return _published((placed, partition.log_start, -1, durable, (), count))
 
     def _acknowledged(
@@ -126,12 +127,31 @@ class StraightPublisher:
         if traced is not None:
             self._traces.persisted(traced)
 
-    async def _timed(
+    def _timed(
         self,
         durable: Awaitable[None],
         measures: TopicMeasures,
         started_s: float,
         traced: TracedPublish | None,
-    ) -> None:
-        await durable
-        self._acknowledged(measures, started_s, traced)
+    ) -> Awaitable[None]:
+        """The same to wait for, and measured when it is over; a future costs no task."""
+
+        def settled(future: asyncio.Future[None]) -> None:
+            if not future.cancelled() and future.exception() is None:
+                self._acknowledged(measures, started_s, traced)
+
+        waited_for = asyncio.ensure_future(durable)
+        waited_for.add_done_callback(settled)
+        return waited_for
+
+
+def waits_for(partition: Partition, end_offset: int, acks: Acks) -> Awaitable[None] | None:
+    """What a publisher of a batch that ends there waits for; None when there is nothing.
+
+    `ALL` waits for every in-sync replica, `LEADER` for what this node's disk promises.
+    """
+    if acks is Acks.ALL:
+        return None if partition.is_committed(end_offset) else partition.acknowledged(end_offset)
+    if acks is Acks.NONE or partition.is_persisted(end_offset):
+        return None
+    return partition.persisted(end_offset)

@@ -16,6 +16,7 @@ is torn at the end is cut off, and what is missing in between is reported and to
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -57,27 +58,36 @@ class Flusher:
         self._schedule = FlushSchedule(executor) if schedule is None else schedule
         self._schedule.know(self)
         self._running: asyncio.Future[StorageError | None] | None = None
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        """Those who wait for the disk, each with the offset that it waits for, the lowest first; as
+        many as there are appends under way."""
         self._is_scheduled = False
 
-    async def durable(self, end_offset: int) -> None:
-        """Return when an append that ended at `end_offset` is as durable as the policy says.
+    def durable(self, end_offset: int) -> asyncio.Future[None]:
+        """Done when an append that ended at `end_offset` is as durable as the policy says.
 
-        Raises:
-            LogFailedError: the disk refused; the append is not acknowledged.
+        It fails with `LogFailedError` when the disk refuses: the append is not acknowledged.
         """
-        if not self.promises_sync(end_offset):
-            self.appended()
-            return
-        await self.flush_to(end_offset)
+        if self.promises_sync(end_offset):
+            return self.flush_to(end_offset)
+        self.appended()
+        return _done()
 
-    async def flush_to(self, end_offset: int) -> None:
-        """Return when everything below an offset is on the disk, whatever the policy says.
+    def flush_to(self, end_offset: int) -> asyncio.Future[None]:
+        """Done when everything below an offset is on the disk, whatever the policy says.
 
-        Raises:
-            LogFailedError: the disk refused.
+        It fails with `LogFailedError` when the disk refuses.
         """
-        while self._log.flushed_offset < end_offset:
-            await self.flush()
+        if self._store.flushed_offset >= end_offset:
+            return _done()
+        waiting = self._waiting
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        at = len(waiting)
+        while at and waiting[at - 1][0] > end_offset:
+            at -= 1
+        waiting.insert(at, (end_offset, future))
+        self._start()
+        return future
 
     def promises_sync(self, end_offset: int) -> bool:
         """Whether an append that ended at `end_offset` is acknowledged only from the disk."""
@@ -168,9 +178,13 @@ class Flusher:
             run = partial(_run, plan)
             outcome = await asyncio.get_running_loop().run_in_executor(self._executor, run)
         except StorageError as error:
-            return error
-        finally:
             self._running = None
+            self._tell(error)
+            return error
+        except BaseException as error:
+            self._running = None
+            self._tell(error)
+            raise
         return self._finished(plan, outcome)
 
     def begin(self) -> Run | None:
@@ -195,6 +209,7 @@ class Flusher:
 
     def _broken(self, running: asyncio.Future[StorageError | None], error: BaseException) -> None:
         self._running = None
+        self._tell(error)
         running.set_exception(error)
 
     def _finished(self, plan: FlushPlan, outcome: float | DiskError) -> StorageError | None:
@@ -202,20 +217,47 @@ class Flusher:
         if isinstance(outcome, DiskError):
             self._log.flush_failed(outcome)
             self._on_synced(None)
+            self._tell(outcome)
             return outcome
         self._log.flushed(plan)
         self._on_synced(outcome)
         self._on_flushed()
+        self._tell(None)
         self._go_on()
         return None
+
+    def _tell(self, error: BaseException | None) -> None:
+        """Tell those whose appends are on the disk; or all who wait, why they are not."""
+        waiting, flushed = self._waiting, self._store.flushed_offset
+        failure = error
+        if isinstance(error, StorageError):
+            failure = LogFailedError(f"not on the disk: {error}")
+            failure.__cause__ = error
+        while waiting and (failure is not None or waiting[0][0] <= flushed):
+            future = waiting.popleft()[1]
+            if future.done():
+                continue  # whoever waited is gone
+            if failure is None:
+                future.set_result(None)
+            else:
+                future.set_exception(failure)
+                future.exception()  # seen: nobody may be there to look at it
 
     def _go_on(self) -> None:
         """Arrange for what was appended during the flush: the policy holds for it, too.
 
         Such an append joined the flush that was running, which does not cover it.
         """
-        if self._log.flushed_offset < self._log.end_offset:
+        if self._waiting:
+            self._start()
+        elif self._log.flushed_offset < self._log.end_offset:
             self.appended()
+
+
+def _done() -> asyncio.Future[None]:
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    future.set_result(None)
+    return future
 
 
 def _run(plan: FlushPlan, *, is_synced: bool = False) -> float | DiskError:

@@ -148,6 +148,8 @@ class ProduceApi:
             topic = way.place.topic
             topics.append(TopicResult(topic.name, topic.topic_id, results))
         sent = ProduceRequest(None, acks, timeout_ms, [])
+        if waits and acks != Acks.NONE:
+            return self._settled(ctx, sent, topics, waits)
         return self._answer_later(ctx, sent, topics, waits)
 
     async def _answer_later(
@@ -222,18 +224,18 @@ class ProduceApi:
                 ctx.peer.refuse("a publish failed whose producer asked for no answer")
             return None
         if waits:
-            return self._settle(ctx, results, waits, request.timeout_ms / 1000)
+            return self._settled(ctx, request, results, waits)
         return self._encoded(ctx, results)
 
-    async def _settle(
+    def _settled(
         self,
         ctx: RequestContext,
+        request: ProduceRequest,
         results: list[TopicResult],
         waits: list[Wait],
-        timeout_s: float,
-    ) -> Encoded:
-        await settle(ctx.version, waits, timeout_s)
-        return self._encoded(ctx, results)
+    ) -> Awaitable[Response | None]:
+        encode = partial(self._encoded, ctx, results)
+        return settle(ctx.version, waits, request.timeout_ms / 1000, encode)
 
     def _encoded(self, ctx: RequestContext, results: list[TopicResult]) -> Encoded:
         """The answer, with the addresses of the leaders that it names."""

@@ -13,9 +13,10 @@ from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.produce import PartitionData, PartitionResult
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from goqueue.publishing.requests import Published
+    from goqueue.wire.kafka.frames import Encoded
 
 Wait = tuple[list[PartitionResult], int, "Awaitable[None]"]
 """A result that holds once something has happened: the list it is in, where, and what."""
@@ -49,23 +50,57 @@ def tell(
     )
 
 
-async def settle(version: int, waits: list[Wait], timeout_s: float) -> None:
-    """Return when every append is durable; one that failed or took too long says so."""
-    tasks = [asyncio.ensure_future(durable) for _, _, durable in waits]
-    await asyncio.wait(tasks, timeout=timeout_s)
-    for (results, at, _), task in zip(waits, tasks, strict=True):
-        number = results[at].partition
-        if not task.done():
-            task.cancel()
-            results[at] = PartitionResult(
-                number,
-                ErrorCode.request_timed_out,
-                error_message="the records are stored, and not on the disk within the timeout",
-            )
-        elif (error := task.exception()) is not None:
-            if not isinstance(error, GoQueueError):
-                raise error
-            results[at] = _failure(number, error, version)
+def settle(
+    version: int, waits: list[Wait], timeout_s: float, encode: Callable[[], Encoded]
+) -> asyncio.Future[Encoded]:
+    """Answer, by `encode`, when every append is durable; one that failed or took too long says so.
+
+    It counts those that are, and costs no task.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Encoded] = loop.create_future()
+    futures = [asyncio.ensure_future(durable) for _, _, durable in waits]
+    left = len(futures)
+
+    def settled(_: asyncio.Future[None]) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            answer_now()
+
+    def answer_now() -> None:
+        timer.cancel()
+        if answer.done():
+            return
+        try:
+            for (results, at, _), future in zip(waits, futures, strict=True):
+                _judge(results, at, future, version)
+            answer.set_result(encode())
+        except Exception as error:  # noqa: BLE001 - whoever waits for the answer says it
+            answer.set_exception(error)
+
+    timer = loop.call_later(timeout_s, answer_now)
+    for future in futures:
+        future.add_done_callback(settled)
+    return answer
+
+
+def _judge(
+    results: list[PartitionResult], at: int, future: asyncio.Future[None], version: int
+) -> None:
+    """Say in its result what became of an append that was waited for."""
+    number = results[at].partition
+    if not future.done() or future.cancelled():
+        future.cancel()
+        results[at] = PartitionResult(
+            number,
+            ErrorCode.request_timed_out,
+            error_message="the records are stored, and not committed within the timeout",
+        )
+    elif (error := future.exception()) is not None:
+        if not isinstance(error, GoQueueError):
+            raise error
+        results[at] = _failure(number, error, version)
 
 
 def _failure(partition: int, error: GoQueueError, version: int) -> PartitionResult:
