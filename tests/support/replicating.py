@@ -73,6 +73,8 @@ class ReplicaNode:
         disk: Disk | None = None,
     ) -> None:
         self.node_id = node_id
+        self.is_cut = False
+        """Whether it reaches nobody."""
         self.identity = NodeIdentity("c", node_id, SECRET)
         self.store = store
         self.folder = folder
@@ -114,7 +116,7 @@ class ReplicaNode:
 
     def _address_of(self, node_id: int) -> NodeAddress | None:
         node = self.view.nodes.get(node_id)
-        return None if node is None else node.record.internal
+        return None if node is None or self.is_cut else node.record.internal
 
     def _registered(self, node_id: int) -> int | None:
         node = self.view.nodes.get(node_id)
@@ -135,6 +137,14 @@ class ReplicaNode:
         for session in list(self.api._sessions):
             self.api._lost(session)
         self.listener = None
+
+    def hang_up(self, node_id: int) -> None:
+        """Abort every connection of another node to this one."""
+        if self.listener is not None:
+            for connection in list(self.listener._connections):
+                node = connection.session.node
+                if node is not None and node.node_id == node_id:
+                    connection.abort()
 
     async def start(self) -> None:
         await self.listen()
@@ -160,6 +170,16 @@ class ReplicaNode:
         result = await self.store.transact([], operations)
         assert isinstance(result, Committed)
         return result.revision
+
+    async def register_again(self) -> None:
+        """Be a run of the node that was never fenced."""
+        self.identity.incarnation = 0
+        revision = await self.register(NodeState.ACTIVE)
+        self.identity.incarnation = revision
+        await self.keeper.reached(revision)
+        for fetcher in self.replicas.followed.fetchers.values():
+            if fetcher._link is not None:
+                fetcher._link.close()
 
     async def stop(self) -> None:
         """End this run; the logs are closed, the registration goes."""
@@ -243,6 +263,15 @@ class ReplicaCluster:
     async def fence(self, node_id: int) -> None:
         incarnation = self.nodes[node_id].identity.incarnation
         await self.store.transact([], [Put(fence_key(node_id), encode(Fence(incarnation)))])
+
+    def cut(self, node_id: int) -> None:
+        """Let a node reach nobody; others still reach it, and it the store."""
+        self[node_id].is_cut = True
+        for node in self.nodes.values():
+            node.hang_up(node_id)
+
+    def heal(self, node_id: int) -> None:
+        self[node_id].is_cut = False
 
     async def led(self, key: PartitionKey, node_id: int) -> ReplicatedPartition:
         """Wait until a node leads a partition."""
