@@ -254,7 +254,8 @@ class ReplicaCluster:
     async def elect(self, key: PartitionKey, leader: int | None, isr: tuple[int, ...] = ()) -> int:
         """Let another node lead, from the next epoch on; returns that."""
         record, revision = await self.record(key)
-        after = led_by(with_isr(record, isr or record.isr), leader, record)
+        view = next(iter(self.nodes.values())).view
+        after = led_by(with_isr(record, isr or record.isr), leader, record, view)
         operation = Put(str(key), encode(replace(after, token=new_token())))
         result = await self.store.transact([Condition(str(key), revision)], [operation])
         assert isinstance(result, Committed), result

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -23,17 +21,10 @@ from support.replicating import SECRET, replicating
 from support.scenarios import scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
     from goqueue.wire.kafka.fetch import FetchedPartition
     from support.replicating import ReplicaNode
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    shared = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as made:
-        yield Path(made)
 
 
 class Follower:

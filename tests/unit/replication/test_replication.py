@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,17 +20,9 @@ from support.replicating import TOPIC, replicating, until
 from support.scenarios import scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
     from goqueue.partitions.replication.replicated_partition import ReplicatedPartition
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """In memory: these tests are not about disks."""
-    shared = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as made:
-        yield Path(made)
 
 
 async def committed(partition: ReplicatedPartition, end: int) -> None:

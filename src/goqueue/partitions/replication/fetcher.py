@@ -132,6 +132,8 @@ class Fetcher:
                     failures = 0
                 level = logging.DEBUG if isinstance(error, PeerUnavailableError) else logging.ERROR
                 logger.log(level, "no fetching from node %d: %s", self.leader, error)
+            except Exception:  # whatever it is, partitions without a follower would be worse
+                logger.exception("fetching from node %d failed, retrying", self.leader)
             finally:
                 self._lost(link)
             await asyncio.sleep(min(BACK_OFF_S * (1 << min(failures, 8)), LONGEST_BACK_OFF_S))
@@ -228,9 +230,14 @@ class Fetcher:
             )
             return
         size_bytes = 0
-        for topic in answer.topics:
-            for told in topic.partitions:
-                size_bytes += self._apply(topic.topic_id, told, number)
+        try:
+            for topic in answer.topics:
+                for told in topic.partitions:
+                    size_bytes += self._apply(topic.topic_id, told, number)
+        except Exception as error:
+            logger.exception("an answer of node %d was not understood", self.leader)
+            self._break(PeerUnavailableError(f"an answer of node {self.leader}: {error}"))
+            return
         if self.bytes_per_s and size_bytes:
             self._resume_at_s = self._loop.time() + size_bytes / self.bytes_per_s
         self._pump()

@@ -14,6 +14,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from goqueue.cluster.elections import handed_over
 from goqueue.cluster.metadata import Committed, Conflict
 from goqueue.cluster.progress import ALONE_S, REPLICA_LAG_S, LeaderProgress
 from goqueue.model.errors import MetadataError
@@ -85,6 +86,7 @@ class LedPartitions:
             self._node_id,
             stored,
             end=partition.log_end,
+            position=partition.position,
             high_watermark=partition.high_watermark,
             now_s=self._clock.monotonic_s(),
             lag_s=self._lag_s,
@@ -241,6 +243,8 @@ class LedPartitions:
                     await self._send(led, proposal)
                 elif progress.is_pending:
                     self._urgent[led] = None
+                elif handed_over(progress.record, self._view, lost=lost) is None:
+                    break
             if progress.is_leading:
                 await asyncio.sleep(_RESIGN_STEP_S)
         if progress.is_leading:

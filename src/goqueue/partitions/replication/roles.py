@@ -1,8 +1,8 @@
 """What a node is to each of its partitions: it leads or follows as the record says.
 
 A node leads only in an epoch that began in this run of it: one that is still called leader after a
-restart first asks the store for the next epoch. It gives up what it leads, and leaves the in-sync
-set, before it cuts a log that has failed.
+restart first asks the store for the next epoch. It gives up what it leads before it cuts a log that
+has failed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from goqueue.cluster.elections import candidates, led_by, may_lead, strike
+from goqueue.cluster.elections import candidates, led_by, may_lead
 from goqueue.cluster.metadata import Committed
 from goqueue.cluster.proposals import PartitionChange, bundles
 from goqueue.cluster.records import new_token
@@ -117,9 +117,10 @@ class Roles:
         role = Following(record.leader, record.epoch)
         if partition.role == role and (known is not None or record.leader is None):
             return
-        self.led.end(key)
+        # No append comes between: a leader follows first and forgets its followers then.
         await self.followed.end(key)
         await self._partitions.follow(partition.id, record.leader, record.epoch)
+        self.led.end(key)
         if record.leader is not None and partition.role == role:
             self.followed.follow(key, partition, record.leader, record.epoch)
 
@@ -131,10 +132,8 @@ class Roles:
             return True  # it is looked at again when the registration changes
         if partition.failure is not None:
             return False
-        self.led.end(key)
         await self.followed.end(key)
-        is_of_this_run = may_lead(stored, node_id, self._identity.incarnation)
-        if not is_of_this_run or partition.epochs.latest >= record.epoch:
+        if not may_lead(stored, node_id, self._identity.incarnation):
             return await self._begin_epoch(key, stored)
         # The epoch is on the disk before the first append; from `begin` to `lead` nothing waits.
         if not await partition.begin(record.epoch):
@@ -143,6 +142,7 @@ class Roles:
         if newest is None or newest.value.leader != node_id or newest.value.epoch != record.epoch:
             partition.follow(None, record.epoch)
             return True  # the record has changed, and is looked at again
+        self.led.end(key)  # of an earlier epoch
         self.led.lead(key, partition, newest)
         logger.info(
             "%s: led here in epoch %d from %d on", partition.id, record.epoch, partition.log_end
@@ -156,7 +156,7 @@ class Roles:
         if node_id not in candidates(record, self._view):
             return True  # the controller decides who leads
         change = PartitionChange(
-            key, stored.revision, led_by(record, node_id, record), frozenset({node_id})
+            key, stored.revision, led_by(record, node_id, record, self._view), frozenset({node_id})
         )
         return await self._propose("lead again", change)
 
@@ -176,30 +176,20 @@ class Roles:
     # --- A failed log ----------------------------------------------------------------------------
 
     async def _give_up(self, key: PartitionKey) -> bool:
-        """Leave leadership and in-sync set before a failed log is cut to what is on its disk.
+        """Let another node lead before a failed log is cut to what is on its disk.
 
-        False of the only replica that has what is committed: it keeps what it has.
-
-        Raises:
-            MetadataUnavailableError: the store cannot be asked.
+        The next leader has not heard of this replica in its epoch, so what the log loses counts
+        nowhere. False of a leader without a successor, and of a follower: its leader may still
+        count on what it has fetched, so it keeps what it can. If that is less than it had, the
+        leader sees it by the next fetch.
         """
         stored = self._view.partitions.get(key)
-        if stored is None:
+        if stored is None or stored.value.leader != self._identity.node_id:
             return False
-        if stored.value.leader == self._identity.node_id:
-            if not await self.led.resign(key, FAILED_RESIGN_S, lost=True):
-                return False
-            await self._demote(key)
-        else:
-            struck = strike(stored.value, self._identity.node_id)
-            if struck is not None:
-                if len(stored.value.isr) == 1 and not stored.value.elr:
-                    return False
-                nodes = frozenset({self._identity.node_id})
-                change = PartitionChange(key, stored.revision, struck, nodes)
-                if not await self._propose("strike", change):
-                    raise MetadataError(f"{key}: not struck from the in-sync set yet: try again")
-        await self._leave(key, is_stray=False)
+        if not await self.led.resign(key, FAILED_RESIGN_S, lost=True):
+            return False
+        await self._demote(key)
+        self.led.end(key)
         self.on_change(key)
         return True
 

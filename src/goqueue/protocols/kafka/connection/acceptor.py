@@ -10,6 +10,7 @@ import asyncio
 import errno
 import logging
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Acceptor:
             connection.settimeout(0)
             task = self._loop.create_task(self._connect(connection))
             self._connecting.add(task)
-            task.add_done_callback(self._connecting.discard)
+            task.add_done_callback(partial(self._connected, connection))
 
     async def _connect(self, connection: socket.socket) -> None:
         try:
@@ -93,6 +94,11 @@ class Acceptor:
             )
         except OSError as error:  # the client went away, or its handshake failed: its own affair
             _log.debug("a connection was not made: %s", error)
+            connection.close()
+
+    def _connected(self, connection: socket.socket, task: asyncio.Task[Any]) -> None:
+        self._connecting.discard(task)
+        if task.cancelled():  # perhaps before its first step
             connection.close()
 
     def _pause(self, error: OSError) -> None:
