@@ -266,7 +266,7 @@ class Backlogs:
     def _time_at(self, partition_id: TopicPartition, offset: int) -> int | None:
         """The time of the batch that holds an offset, or comes next; None when it is unreadable."""
         try:
-            region = self._partitions.partition(partition_id).read(offset, 1)
+            region = self._partitions.local(partition_id).read(offset, 1)
             if region is None:
                 return None
             info = peek_header(region.file.read(region.position, HEADER_BYTES))

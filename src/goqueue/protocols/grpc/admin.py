@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.offsets import committed_offsets
-from goqueue.topics.replica_assignments import check_assignments
+from goqueue.topics.replica_assignments import ANYWHERE, Replication, check_assignments
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import AdminServiceServicer
 
@@ -73,12 +73,16 @@ class AdminService(AdminServiceServicer):
         self, request: pb.GrowTopicRequest, context: ServicerContext[Any, Any]
     ) -> pb.Topic:
         """Give a topic more partitions."""
+        replication = ANYWHERE
         if request.replica_assignments:
             topic = self._broker.topics.plan_growth(request.name, request.partitions)
             replicas = [each.node_ids for each in request.replica_assignments]
-            new_count = request.partitions - topic.partition_count
-            check_assignments(replicas, self._broker.settings.node_id, new_count)
-        return self._topic(await self._broker.grow_topic(request.name, request.partitions))
+            replication = Replication(assignments=replicas)
+            if not self._broker.facts.is_cluster:
+                new_count = request.partitions - topic.partition_count
+                check_assignments(replicas, self._broker.settings.node_id, new_count)
+        grown = await self._broker.grow_topic(request.name, request.partitions, replication)
+        return self._topic(grown)
 
     async def DeleteTopic(
         self, request: pb.TopicRequest, context: ServicerContext[Any, Any]

@@ -165,7 +165,7 @@ class AdminRoutes:
         return Coordinators(
             OFFSETS_TOPIC,
             [
-                Coordinator(number, broker.settings.node_id, group_count)
+                Coordinator(number, _coordinator(broker, number), group_count)
                 for number, group_count in enumerate(groups)
             ],
         )
@@ -175,7 +175,15 @@ class AdminRoutes:
         """Find the coordinator of a group."""
         broker = self._node.broker
         number = broker.groups.shard_number(path.group)
-        return GroupCoordinatorAnswer(path.group, OFFSETS_TOPIC, number, broker.settings.node_id)
+        node_id = _coordinator(broker, number)
+        return GroupCoordinatorAnswer(path.group, OFFSETS_TOPIC, number, node_id)
+
+
+def _coordinator(broker: Broker, number: int) -> int:
+    """The node that leads a partition of the offsets topic; -1 while there is none."""
+    topic = broker.topics.catalogue.topic(OFFSETS_TOPIC)
+    leader = broker.facts.partition(topic.topic_id, number).leader
+    return -1 if leader is None else leader
 
 
 class MaintenanceRoutes:

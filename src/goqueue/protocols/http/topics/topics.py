@@ -20,10 +20,11 @@ from goqueue.protocols.http.topics.topic_shapes import (
     TopicList,
     TopicSettingsAnswer,
 )
-from goqueue.topics.replica_assignments import check_assignments
+from goqueue.topics.replica_assignments import Replication, check_assignments
 from goqueue.topics.setting_table import LISTED
 
 if TYPE_CHECKING:
+    from goqueue.cluster.facts import PartitionFacts
     from goqueue.partitions.partition import Partition
 
 _HOUR_MS: Final = 3_600_000
@@ -82,6 +83,10 @@ class ListTopics(msgspec.Struct, forbid_unknown_fields=True):
 
     internal: Annotated[bool, doc("Include internal topics.")] = False
     details: Annotated[bool, doc("Describe each topic.")] = False
+
+
+_UNKNOWN: Final = -1
+"""The leader of a partition that has none, and offsets of one that has no replica here."""
 
 
 class TopicRoutes(BrokerRoutes):
@@ -171,18 +176,19 @@ class TopicRoutes(BrokerRoutes):
         Consumer groups are assigned the new partitions. Keys may map to other
         partitions from now on.
         """
-        if body.replica_assignments is not None:
+        replication = Replication(assignments=body.replica_assignments)
+        if body.replica_assignments is not None and not self._broker.facts.is_cluster:
             topic = self._broker.topics.plan_growth(path.topic, body.count)
             new_count = body.count - topic.partition_count
             node_id = self._broker.settings.node_id
             check_assignments(body.replica_assignments, node_id, new_count)
-        await self._broker.grow_topic(path.topic, body.count)
+        await self._broker.grow_topic(path.topic, body.count, replication)
         return self._info(path.topic)
 
     def _info(self, name: str) -> TopicInfo:
         topic = self._broker.topics.catalogue.topic(name)
-        node_id = self._broker.settings.node_id
         partitions = self._broker.partitions.of_topic(topic)
+        by_number = {each.id.partition: each for each in partitions}
         return TopicInfo(
             name=topic.name,
             topic_id=str(topic.topic_id),
@@ -191,7 +197,14 @@ class TopicRoutes(BrokerRoutes):
             total_messages=sum(each.message_count for each in partitions),
             size_bytes=sum(each.size_bytes for each in partitions),
             settings=dict(topic.settings.overrides),
-            partitions=[_partition_info(each, node_id) for each in partitions],
+            partitions=[
+                _partition_info(
+                    number,
+                    self._broker.facts.partition(topic.topic_id, number),
+                    by_number.get(number),
+                )
+                for number in range(topic.partition_count)
+            ],
         )
 
 
@@ -202,17 +215,17 @@ def text_of(value: Setting) -> str:
     return str(value)
 
 
-def _partition_info(partition: Partition, node_id: int) -> PartitionInfo:
-    failure = partition.failure
+def _partition_info(number: int, facts: PartitionFacts, replica: Partition | None) -> PartitionInfo:
+    failure = None if replica is None else replica.failure
     return PartitionInfo(
-        partition=partition.id.partition,
-        leader=node_id,
-        replicas=[node_id],
-        isr=[node_id],
-        version=partition.leader_epoch,
-        earliest_offset=partition.log_start,
-        latest_offset=partition.log_end,
-        high_watermark=partition.high_watermark,
-        size_bytes=partition.size_bytes,
+        partition=number,
+        leader=_UNKNOWN if facts.leader is None else facts.leader,
+        replicas=list(facts.replicas),
+        isr=list(facts.isr),
+        version=facts.epoch,
+        earliest_offset=_UNKNOWN if replica is None else replica.log_start,
+        latest_offset=_UNKNOWN if replica is None else replica.log_end,
+        high_watermark=_UNKNOWN if replica is None else replica.high_watermark,
+        size_bytes=0 if replica is None else replica.size_bytes,
         failure=None if failure is None else str(failure),
     )
