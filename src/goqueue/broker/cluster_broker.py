@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from goqueue.broker.broker import Broker
 from goqueue.broker.unserved import Unserved
 from goqueue.cluster.facts import not_in_cluster
-from goqueue.insight.gauges import BrokerGauges
+from goqueue.cluster.view_facts import view_of
+from goqueue.insight.cluster_gauges import ClusterGauges
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.messages import MessageWriter
 from goqueue.schemas.registry import Registry
@@ -65,7 +66,10 @@ class ClusterBroker(Broker):
         await self.coordinated_group_configs.load()
         await self.groups.start()
         await self.topic_changes.finish_deletions(self.topics_at_start, self.groups.forget_topic)
-        self.metrics.add_source(BrokerGauges(self))
+        gauges = ClusterGauges(self, view_of(self.facts), self.facts)
+        if self.keeper is not None:
+            self.keeper.on_change(gauges.follow)
+        self.metrics.add_source(gauges)
 
     async def stop(self) -> None:
         """Stop everything in order, so that the next start has nothing to recover."""

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from goqueue.cluster.records import NodeAddress
 
 
+ACTIVE: Final = "active"
+FENCED: Final = "fenced"
+AWAY: Final = "away"
+
+
 class NodeFacts(NamedTuple):
     """A node that clients may ask."""
 
@@ -31,6 +36,26 @@ class NodeFacts(NamedTuple):
     listeners: Mapping[str, NodeAddress]
     """Advertised addresses by the names of listeners; of a node on its own, none is noted here."""
     rack: str | None = None
+
+
+class MemberFacts(NamedTuple):
+    """A node that belongs to the cluster, whether it is running or not."""
+
+    node_id: int
+    state: str
+    """`active`, `starting` or `stopping` as it says itself, `fenced` as the controller says, or
+    `away`."""
+    name: str = ""
+    listeners: Mapping[str, NodeAddress] | None = None
+    """None of a node that is away, or on its own."""
+    internal: NodeAddress | None = None
+    rack: str | None = None
+    version: str = ""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may lead partitions."""
+        return self.state == ACTIVE
 
 
 class PartitionFacts(NamedTuple):
@@ -70,8 +95,8 @@ class ClusterFacts(Protocol):
     def node(self, node_id: int) -> NodeFacts | None:
         """One of them."""
 
-    def known_ids(self) -> Sequence[int]:
-        """The ids of all nodes that replicas may be given to, whether they are running or not."""
+    def members(self) -> Sequence[MemberFacts]:
+        """Every node that belongs to the cluster, by its id."""
 
     def controller_id(self) -> int | None:
         """The node that decides who leads; None while there is none."""
@@ -98,9 +123,9 @@ class OneNode:
         """This one, if it is meant."""
         return self._nodes[0] if node_id == self.node_id else None
 
-    def known_ids(self) -> Sequence[int]:
-        """This one's."""
-        return (self.node_id,)
+    def members(self) -> Sequence[MemberFacts]:
+        """This one."""
+        return (MemberFacts(self.node_id, ACTIVE),)
 
     def controller_id(self) -> int:
         """This one."""

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.cluster.facts import UNKNOWN, NodeFacts, PartitionFacts
+from goqueue.cluster.facts import (
+    AWAY,
+    FENCED,
+    UNKNOWN,
+    MemberFacts,
+    NodeFacts,
+    PartitionFacts,
+)
 from goqueue.cluster.records import NodeState, PartitionKey
 
 if TYPE_CHECKING:
@@ -39,9 +46,26 @@ class ViewFacts:
             return None
         return NodeFacts(node_id, node.record.listeners, node.record.rack)
 
-    def known_ids(self) -> Sequence[int]:
-        """The ids that belong to a folder, and those that are registered."""
-        return sorted(self.view.members.keys() | self.view.nodes.keys())
+    def members(self) -> Sequence[MemberFacts]:
+        """The nodes that have ever had a folder in the cluster, and those that are registered."""
+        ids = self.view.members.keys() | self.view.nodes.keys()
+        return [self._member(each) for each in sorted(ids)]
+
+    def _member(self, node_id: int) -> MemberFacts:
+        node, known = self.view.nodes.get(node_id), self.view.members.get(node_id)
+        if node is None:
+            return MemberFacts(node_id, AWAY, "" if known is None else known.value.name)
+        record = node.record
+        state = FENCED if self.view.is_fenced(node_id) else record.state.value
+        return MemberFacts(
+            node_id,
+            state,
+            record.name,
+            record.listeners,
+            record.internal,
+            record.rack,
+            record.version,
+        )
 
     def controller_id(self) -> int | None:
         """The node that decides, if it is alive."""

@@ -112,7 +112,10 @@ class BrokerGauges:
                 for took_s in partition.take_lookup_times():
                     time_lookups.observe(took_s)
             yield
-        # Every partition has one replica, this one, which leads; see `Partition`.
+        self._put_replicas(samples, count, failed)
+
+    def _put_replicas(self, samples: Samples, count: int, failed: int) -> None:
+        """Every partition has one replica, this one, which leads; see `Partition`."""
         samples.put(names.PARTITION_COUNT, count)
         samples.put(names.LEADERS, count)
         samples.put(names.OFFLINE_PARTITIONS, failed)

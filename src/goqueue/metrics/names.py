@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from goqueue.metrics.cluster_names import OF_CLUSTERS
 from goqueue.metrics.kinds import (
     BATCH_BUCKETS,
     Combine,
@@ -381,6 +382,7 @@ METRICS_OVERFLOWS: Final = CounterName(
     ("metric",),
 )
 
-ALL: Final[tuple[Definition, ...]] = tuple(
-    value for value in list(globals().values()) if isinstance(value, Definition)
+ALL: Final[tuple[Definition, ...]] = (
+    *(value for value in list(globals().values()) if isinstance(value, Definition)),
+    *OF_CLUSTERS,
 )

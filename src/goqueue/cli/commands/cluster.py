@@ -9,9 +9,14 @@ import typer
 
 from goqueue.cli.calls import Call, command
 from goqueue.cli.commands import cluster_local
-from goqueue.cli.errors import CliError, UnreachableError
+from goqueue.cli.errors import CliError, UnreachableError, UsageError
 from goqueue.cli.output import note, plain
 from goqueue.cli.times import show_size, show_span
+from goqueue.protocols.http.operations.cluster_shapes import (
+    ClusterHealth,
+    ClusterNodes,
+    ClusterPartitions,
+)
 from goqueue.protocols.http.operations.operation_shapes import Readiness, Stats, Version
 
 app = typer.Typer(no_args_is_help=True, help="Clusters: start, stop and inspect them.")
@@ -25,6 +30,10 @@ def show_info(call: Call) -> None:
     version = call.api.get(Version, "/version")
     info = {"server": call.api.target.server, **plain(stats), **plain(version)}
     del info["topics"]
+    cluster = call.api.get(ClusterNodes, "/cluster/nodes")
+    if len(cluster.nodes) > 1:
+        info["nodes"] = [each.node_id for each in cluster.nodes]
+        info["controller"] = cluster.controller
     shown = {"uptime_s": show_span(stats.uptime_s), "size_bytes": show_size(stats.size_bytes)}
     table = {
         name.removesuffix("_s").removesuffix("_bytes"): v for name, v in (info | shown).items()
@@ -44,10 +53,67 @@ def show_health(call: Call) -> None:
         "partitions": f"{len(failed)} refuse messages: {', '.join(failed)}" if failed else "ok",
     }
     healthy = status == 200 and not failed and checks.get("clock", "ok") == "ok"
+    if "cluster" in checks:
+        cluster = call.api.get(ClusterHealth, "/cluster/health")
+        healthy = healthy and cluster.status == "healthy"
+        checks["nodes"] = f"{cluster.active_nodes} of {cluster.nodes} are active"
+        checks["cluster"] = "; ".join(cluster.problems) or checks["cluster"]
     health = {"healthy": healthy, "checks": checks}
     call.show(health, {"healthy": healthy, **checks})
     if not healthy:
         raise typer.Exit(1)
+
+
+@command(app, "nodes")
+def list_nodes(call: Call) -> None:
+    """List the nodes of the cluster and how many partitions each has."""
+    answer = call.api.get(ClusterNodes, "/cluster/nodes")
+    rows = [
+        {
+            "node": each.node_id,
+            "name": each.name,
+            "state": each.state,
+            "controller": each.controller,
+            "leads": each.leads,
+            "replicas": each.replicas,
+            "in_sync": each.in_sync,
+            "address": ", ".join(each.listeners.values()),
+            "rack": each.rack,
+        }
+        for each in answer.nodes
+    ]
+    call.show(answer, rows)
+
+
+@command(app, "partitions")
+def list_partitions(
+    call: Call,
+    behind: Annotated[
+        bool, typer.Option("--under-replicated", help="Only those with a replica not in sync.")
+    ] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Only those without a leader.")
+    ] = False,
+) -> None:
+    """List partitions with their leaders, replicas and in-sync replicas."""
+    if behind and offline:
+        raise UsageError("--under-replicated and --offline are both given, expected one")
+    state = "under_replicated" if behind else "offline" if offline else "all"
+    answer = call.api.get(ClusterPartitions, f"/cluster/partitions?state={state}")
+    rows = [
+        {
+            "topic": each.topic,
+            "partition": each.partition,
+            "leader": each.leader,
+            "epoch": each.epoch,
+            "replicas": each.replicas,
+            "in_sync": each.isr,
+            "eligible": each.elr,
+            "offline": each.offline,
+        }
+        for each in answer.partitions
+    ]
+    call.show(answer, rows, empty="no such partitions")
 
 
 @command(app, "install-etcd")

@@ -16,6 +16,7 @@ from goqueue.protocols.http.messages.reading import MessageRoutes
 from goqueue.protocols.http.messages.search import SearchRoutes
 from goqueue.protocols.http.operations.admin import AdminRoutes, MaintenanceRoutes
 from goqueue.protocols.http.operations.api_documents import DocumentRoutes
+from goqueue.protocols.http.operations.cluster import ClusterRoutes
 from goqueue.protocols.http.operations.console import ConsoleRoutes
 from goqueue.protocols.http.operations.events import EventHub, EventRoutes
 from goqueue.protocols.http.operations.overview import OverviewRoutes, OverviewSource
@@ -81,6 +82,7 @@ def build_router(node: ServedNode) -> Router:
         EventRoutes(EventHub(node.broker, overview)),
         AdminRoutes(node),
         MaintenanceRoutes(node.broker),
+        ClusterRoutes(node.broker),
         ProbeRoutes(node),
         DocumentRoutes(router),
         ConsoleRoutes(),

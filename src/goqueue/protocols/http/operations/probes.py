@@ -28,6 +28,7 @@ from goqueue.protocols.http.operations.operation_shapes import (
 )
 
 if TYPE_CHECKING:
+    from goqueue.cluster.facts import ClusterFacts
     from goqueue.metrics.registry import Reading
     from goqueue.protocols.http.api.served_node import ServedNode
 
@@ -82,6 +83,8 @@ class ProbeRoutes:
             "metadata": await metadata_check(self._node),
             "storage": await storage_check(self._node),
         }
+        if self._node.broker.facts.is_cluster:
+            checks["cluster"] = cluster_check(self._node.broker.facts)
         is_ready = all(
             verdict == "ok" or verdict.startswith("degraded") for verdict in checks.values()
         )
@@ -154,6 +157,13 @@ async def storage_check(node: ServedNode) -> str:
     except DiskError as error:
         return str(error)
     return node.broker.publisher.disk_full or failed_logs(node.broker.partitions) or "ok"
+
+
+def cluster_check(facts: ClusterFacts) -> str:
+    """`ok`, or why clients are not sent to this node."""
+    if facts.node(facts.node_id) is None:
+        return "this node is starting, fenced by the controller, or not registered"
+    return "ok"
 
 
 async def metadata_check(node: ServedNode) -> str:
