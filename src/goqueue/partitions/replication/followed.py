@@ -45,6 +45,9 @@ _START_FOLLOWED_S: Final = 0.1
 """After so long the leader is told where the log starts, once its files were removed."""
 _SMALL_BYTES: Final = 256 * 1024
 """Up to so much is written in the turn in which it arrives; more waits for other turns first."""
+_EARLY_S: Final = 0.002
+"""Timers of uvloop count whole milliseconds and come up to one too early, when the core would still
+want to wait, and nothing would ask it again."""
 _BATCH: Final = struct.Struct(">qii")
 """The first offset of a batch, its length behind these two, and the epoch of its leader."""
 _LENGTH_FROM: Final = 12
@@ -279,7 +282,7 @@ class Followed:
     def _wait(self, until_s: float) -> None:
         if self._retry is not None:
             self._retry.cancel()
-        wait_s = max(until_s - self._host.now_s(), 0.0)
+        wait_s = max(until_s - self._host.now_s(), 0.0) + _EARLY_S
         self._retry = asyncio.get_running_loop().call_later(wait_s, self._retried)
 
     def _retried(self) -> None:
