@@ -14,6 +14,7 @@ from __future__ import annotations
 import http.client
 import os
 import secrets
+import socket
 import subprocess
 import sys
 import time
@@ -89,10 +90,12 @@ class LocalNode:
         """Start it in the background, if it does not run; it goes on when this process ends.
 
         Raises:
+            StartError: one of its ports is in use.
             DiskError: its log cannot be written.
         """
         if self.processes:
             return
+        self._check_ports()
         command = [sys.executable, "-P", "-m", "goqueue.cli", "server", *self._own_flags()]
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -111,6 +114,21 @@ class LocalNode:
             )
         finally:
             os.close(log)
+
+    def _check_ports(self) -> None:
+        """Or another server at a port of this node would be taken for it."""
+        internal = self.ports.internal
+        used = (self.ports.kafka, self.ports.http, self.ports.grpc, *range(internal, internal + 3))
+        for port in used:
+            with socket.socket() as sock:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    sock.bind((HOST, port))
+                except OSError as error:
+                    raise StartError(
+                        f"{self.name} cannot start: port {port} is in use by another process: stop "
+                        "it, or start a cluster with other ports in another folder"
+                    ) from error
 
     def _own_flags(self) -> list[str]:
         ports = self.ports
@@ -131,7 +149,9 @@ class LocalNode:
                     os.kill(pid, number)
 
     def is_ready(self) -> bool:
-        """Whether clients are served."""
+        """Whether it runs and serves clients."""
+        if "broker" not in self.processes:
+            return False
         connection = http.client.HTTPConnection(HOST, self.ports.http, timeout=_PROBE_S)
         try:
             connection.request("GET", "/readyz")
