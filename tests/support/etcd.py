@@ -141,8 +141,10 @@ class EtcdMembers:
         process.wait()
 
     def pause(self, number: int) -> None:
-        """Stop one member in the middle of whatever it does."""
-        self._processes[number].send_signal(signal.SIGSTOP)
+        """Stop one member in the middle of whatever it does; returns when no thread runs on."""
+        process = self._processes[number]
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
 
     def resume(self, number: int) -> None:
         """Let a paused member go on."""

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _MAX_REQUESTS: Final = 16
-"""Requests at the same time, each on a connection of its own; a further one waits for its turn."""
+"""Transactions at the same time, each on a connection of its own, and as many other requests: many
+transactions without answers do not keep a heartbeat waiting. A further one waits for its turn."""
 _OK: Final = 200
 
 
@@ -79,6 +80,7 @@ class EtcdClient:
         self._idle: list[Connection] = []
         self._streams: set[Connection] = set()
         self._turns = asyncio.Semaphore(_MAX_REQUESTS)
+        self._transaction_turns = asyncio.Semaphore(_MAX_REQUESTS)
         self._is_closed = False
 
     @property
@@ -114,7 +116,8 @@ class EtcdClient:
         failures = 0
         while True:
             try:
-                return await self._attempt(path, encode(body), kind, need_leader=need_leader)
+                async with self._turns:
+                    return await self._attempt(path, encode(body), kind, need_leader=need_leader)
             except (GatewayError, UnansweredError) as error:
                 failures += 1
                 if loop.time() >= deadline_s:
@@ -133,7 +136,8 @@ class EtcdClient:
         data = encode(body)
         for left in reversed(range(len(self._endpoints))):
             try:
-                return await self._attempt(path, data, kind, need_leader=True)
+                async with self._transaction_turns:
+                    return await self._attempt(path, data, kind, need_leader=True)
             except GatewayError as error:
                 if not left:
                     self._give_up(error)
@@ -154,24 +158,23 @@ class EtcdClient:
             GatewayError: it could not be sent.
             UnansweredError: it was sent.
         """
-        async with self._turns:
-            self.require_open()
-            connection = await self._connection()
-            try:
-                answer = await self._exchange(connection, path, body, need_leader=need_leader)
-                _judge(answer)
-                found = decode(answer.body, kind)
-            except (RefusedError, InvalidMetadataRequestError):
-                self._keep(connection)
-                raise
-            except BaseException as error:
-                connection.close()
-                if isinstance(error, GatewayError | TimeoutError):
-                    self.move_on(connection.endpoint)
-                    raise UnansweredError(_told(error, connection.endpoint)) from error
-                raise
+        self.require_open()
+        connection = await self._connection()
+        try:
+            answer = await self._exchange(connection, path, body, need_leader=need_leader)
+            _judge(answer)
+            found = decode(answer.body, kind)
+        except (RefusedError, InvalidMetadataRequestError):
             self._keep(connection)
-            return found
+            raise
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, GatewayError | TimeoutError):
+                self.move_on(connection.endpoint)
+                raise UnansweredError(_told(error, connection.endpoint)) from error
+            raise
+        self._keep(connection)
+        return found
 
     async def _exchange(
         self, connection: Connection, path: str, body: bytes, *, need_leader: bool

@@ -9,7 +9,7 @@ import logging
 import secrets
 from contextlib import aclosing, suppress
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from goqueue.runtime.clock import Clock
 
+_T = TypeVar("_T")
 _LOG: Final = logging.getLogger(__name__)
 
 _PAGE_KEYS: Final = 1000
@@ -321,7 +322,7 @@ class EtcdMetadataStore(MetadataStore):
         if found is None or found.deadline_s <= self._clock.monotonic_s():
             raise _lapsed(session)
 
-    async def _ask(self, path: str, body: dict[str, Any], kind: type[wire._T]) -> wire._T:
+    async def _ask(self, path: str, body: dict[str, Any], kind: type[_T]) -> _T:
         try:
             return await self._client.ask(path, body, kind)
         except RefusedError as error:
