@@ -39,10 +39,10 @@ FLAGS: Final = ("--groups-initial-rebalance-delay", "0ms")
 class Run:
     """A cluster with clients at work, from start to judgement."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, *, has_clocks: bool = False) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.cluster = ClusterNodes(folder, *FLAGS)
-        for number, node in self.cluster.nodes.items():
+        for number, node in self.cluster.nodes.items() if has_clocks else ():
             node.environment |= clock_environment(folder, number)
         self.history = History(folder / "history.jsonl")
         self.trouble = Trouble(self.cluster, TOPIC, random.Random(seed), self.history)
@@ -111,7 +111,7 @@ def main() -> int:
     folder: Path = asked.folder / str(asked.seed)
     shutil.rmtree(folder, ignore_errors=True)
     print(f"seed {asked.seed}, in {folder}", flush=True)  # noqa: T201 - a command
-    run = Run(folder, asked.seed)
+    run = Run(folder, asked.seed, has_clocks=True)
     end_s = time.monotonic() + 60 * asked.minutes
     count = 0
     with small_disks(run.cluster, DISK_MB):

@@ -171,6 +171,11 @@ def clock_file(folder: Path, number: int) -> Path:
     return folder / f"clock-{number}"
 
 
+def has_clocks(trouble: Trouble) -> bool:
+    """Whether the clocks of the nodes can be stepped."""
+    return clock_file(trouble.cluster.folder, 1).exists()
+
+
 def clock_environment(folder: Path, number: int) -> dict[str, str]:
     """Lets the clock of a node be stepped, where libfaketime is installed."""
     if not FAKETIME:
@@ -179,6 +184,6 @@ def clock_environment(folder: Path, number: int) -> dict[str, str]:
     return {
         "LD_PRELOAD": str(FAKETIME[0]),
         "FAKETIME_TIMESTAMP_FILE": str(clock_file(folder, number)),
-        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_CACHE_DURATION": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     }

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from support.cluster_nodes import BROKER, ETCD, NODE
 from support.disk_faults import (
-    FAKETIME,
     cut_power,
     fail_syncs,
     fill_disk,
+    has_clocks,
     lose_folder,
     slow_syncs,
     step_clock,
@@ -201,7 +201,7 @@ CHAOS: Final = (
     Kind(cut_power, 3),
     Kind(fill_disk, 2, lambda trouble: os.path.ismount(trouble.nodes[0].data_dir)),
     Kind(lose_folder),
-    Kind(step_clock, 1, lambda _: bool(FAKETIME)),
+    Kind(step_clock, 1, has_clocks),
 )
 """What is drawn from at random."""
 
