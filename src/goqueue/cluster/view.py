@@ -61,6 +61,8 @@ class ClusterView:
         self.revision = Revision(0)
         """Everything up to here is in it."""
         self.nodes: dict[int, NodeView] = {}
+        self.lapsed: dict[int, NodeView] = {}
+        """The last registration of nodes that have none now and did not say that they stop."""
         self.fences: dict[int, Stored[Fence]] = {}
         self.members: dict[int, Stored[Member]] = {}
         self.controller: Stored[ControllerRecord] | None = None
@@ -70,9 +72,13 @@ class ClusterView:
 
     def reset(self, snapshot: Snapshot) -> None:
         """Be what was read, and nothing else."""
+        before = {**self.lapsed, **self.nodes}
         self.__init__()  # type: ignore[misc]  # as if it were new
         for entry in snapshot.entries:
             self._put(entry.key, entry.value, entry.revision)
+        for node in before.values():
+            if node.node_id not in self.nodes:
+                self._lapse(node)
         self.revision = snapshot.revision
 
     def apply(self, revision: Revision, changes: Iterable[Change]) -> None:
@@ -91,6 +97,7 @@ class ClusterView:
         elif key.startswith(NODES):
             node_id = int(key.removeprefix(NODES))
             self.nodes[node_id] = NodeView(node_id, decode(value, NodeRecord, key), revision)
+            self.lapsed.pop(node_id, None)
         elif key.startswith(FENCES):
             fence = Stored(decode(value, Fence, key), revision)
             self.fences[int(key.removeprefix(FENCES))] = fence
@@ -104,13 +111,19 @@ class ClusterView:
         if key.startswith(PARTITIONS):
             self.partitions.pop(PartitionKey.parse(key), None)
         elif key.startswith(NODES):
-            self.nodes.pop(int(key.removeprefix(NODES)), None)
+            gone = self.nodes.pop(int(key.removeprefix(NODES)), None)
+            if gone is not None:
+                self._lapse(gone)
         elif key.startswith(FENCES):
             self.fences.pop(int(key.removeprefix(FENCES)), None)
         elif key.startswith(MEMBERS):
             self.members.pop(int(key.removeprefix(MEMBERS)), None)
         elif key == CONTROLLER:
             self.controller = None
+
+    def _lapse(self, node: NodeView) -> None:
+        if node.record.state is NodeState.ACTIVE:
+            self.lapsed[node.node_id] = node
 
     # --- Asking ----------------------------------------------------------------------------------
 

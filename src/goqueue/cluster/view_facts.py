@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from goqueue.cluster.facts import (
     AWAY,
@@ -15,11 +15,15 @@ from goqueue.cluster.facts import (
 from goqueue.cluster.records import NodeState, PartitionKey
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from uuid import UUID
 
     from goqueue.cluster.facts import ClusterFacts
-    from goqueue.cluster.view import ClusterView
+    from goqueue.cluster.view import ClusterView, NodeView
+
+
+_LAPSED_S: Final = 30.0
+"""How long a node without a registration is told to clients, unless it is fenced."""
 
 
 class ViewFacts:
@@ -27,24 +31,52 @@ class ViewFacts:
 
     is_cluster = True
 
-    def __init__(self, view: ClusterView, node_id: int) -> None:
+    def __init__(
+        self, view: ClusterView, node_id: int, now_s: Callable[[], float] = lambda: 0.0
+    ) -> None:
         self.node_id = node_id
         self.view = view
+        self._now_s = now_s
+        self._lapsed_s: dict[int, float] = {}
+        """Since when nodes have been without a registration; an entry a node at most."""
 
     def nodes(self) -> Sequence[NodeFacts]:
-        """The nodes that are registered, not fenced and done with starting.
+        """The nodes that are registered, not fenced and done with starting, and this one.
 
-        One that is stopping is among them: clients talk to it until it leads nothing more.
+        One that is stopping is among them: clients talk to it until it leads nothing more. So is
+        one whose registration has lapsed a moment ago: all of them lapse when etcd is away, and
+        clients drop every node that is not told.
         """
-        found = map(self.node, sorted(self.view.nodes))
+        known = {*self.view.nodes, *self.view.lapsed, self.node_id}
+        found = map(self.node, sorted(known))
         return [each for each in found if each is not None]
 
     def node(self, node_id: int) -> NodeFacts | None:
         """One of them."""
-        node = self.view.nodes.get(node_id)
-        if node is None or node.record.state is NodeState.STARTING or self.view.is_fenced(node_id):
-            return None
+        node = self._found(node_id)
+        if node is None or node.record.state is NodeState.STARTING:
+            # It answers, whatever the others think of it; its addresses are its own business.
+            return NodeFacts(node_id, {}) if node_id == self.node_id else None
         return NodeFacts(node_id, node.record.listeners, node.record.rack)
+
+    def _found(self, node_id: int) -> NodeView | None:
+        """The registration of a node that is alive, or may be: it has lapsed a moment ago."""
+        node = self.view.nodes.get(node_id)
+        if node is not None:
+            self._lapsed_s.pop(node_id, None)
+            return None if self.view.is_fenced(node_id) else node
+        node = self.view.lapsed.get(node_id)
+        if node is None:
+            return None
+        fence = self.view.fences.get(node_id)
+        if fence is not None and fence.value.incarnation >= node.incarnation:
+            return None
+        now_s = self._now_s()
+        is_recent = now_s - self._lapsed_s.setdefault(node_id, now_s) < _LAPSED_S
+        return node if is_recent else None
+
+    def _is_alive(self, node_id: int) -> bool:
+        return self._found(node_id) is not None
 
     def members(self) -> Sequence[MemberFacts]:
         """The nodes that have ever had a folder in the cluster, and those that are registered."""
@@ -76,7 +108,7 @@ class ViewFacts:
         stored = self.view.partitions.get(PartitionKey(topic_id, number))
         if stored is None:
             return UNKNOWN
-        record, is_alive = stored.value, self.view.is_alive
+        record, is_alive = stored.value, self._is_alive
         leader = record.leader
         return PartitionFacts(
             leader if leader is not None and is_alive(leader) else None,

@@ -22,19 +22,55 @@ def test_one_node_leads_everything() -> None:
     assert [each.node_id for each in facts.nodes()] == [4]
     assert facts.controller_id() == 4
     assert facts.node(5) is None
-    assert facts.known_ids() == (4,)
+    assert [each.node_id for each in facts.members()] == [4]
     assert facts.partition(TOPIC, 3)[:4] == (4, 0, (4,), (4,))
 
 
 def test_nodes_that_start_or_are_fenced_or_away_are_not_told() -> None:
     made = MadeView(1, 2, 3, 4)
-    facts = ViewFacts(made.view, 1)
+    now_s = [0.0]
+    facts = ViewFacts(made.view, 1, lambda: now_s[0])
     made.register(4, NodeState.STARTING)
     made.fence(2)
     assert _ids(facts) == [1, 3]
     made.leave(3)
+    assert _ids(facts) == [1, 3]
+    now_s[0] += 31
     assert _ids(facts) == [1]
     assert facts.node(2) is None
+    made.register(3)
+    assert _ids(facts) == [1, 3]
+
+
+def test_all_nodes_are_told_when_all_registrations_lapse_at_once() -> None:
+    made = MadeView(1, 2, 3)
+    facts = ViewFacts(made.view, 1)
+    made.place(TOPIC, 0, RECORD)
+    for each in (1, 2, 3):
+        made.leave(each)
+    assert _ids(facts) == [1, 2, 3]
+    assert facts.partition(TOPIC, 0).leader == 1
+
+
+def test_a_node_that_was_fenced_before_it_lapsed_is_not_told() -> None:
+    made = MadeView(1, 2, 3)
+    made.fence(2)
+    made.leave(2)
+    assert _ids(ViewFacts(made.view, 1)) == [1, 3]
+
+
+def test_a_node_that_answers_is_told_whatever_is_known_of_it() -> None:
+    made = MadeView(1, 2, 3)
+    made.fence(1)
+    assert _ids(ViewFacts(made.view, 1)) == [1, 2, 3]
+    assert _ids(ViewFacts(MadeView().view, 1)) == [1]
+
+
+def test_a_node_that_has_stopped_is_not_told() -> None:
+    made = MadeView(1, 2)
+    made.register(2, NodeState.STOPPING)
+    made.leave(2)
+    assert _ids(ViewFacts(made.view, 1)) == [1]
 
 
 def test_a_node_that_is_stopping_is_told_until_it_is_gone() -> None:
@@ -54,8 +90,10 @@ def test_a_partition_is_told_as_its_record_says() -> None:
 def test_a_leader_that_is_away_is_no_leader_and_its_replica_is_offline() -> None:
     made = MadeView(1, 2, 3)
     made.place(TOPIC, 0, RECORD)
+    facts = ViewFacts(made.view, 3)
+    made.fence(1)
     made.leave(1)
-    known = ViewFacts(made.view, 3).partition(TOPIC, 0)
+    known = facts.partition(TOPIC, 0)
     assert known.leader is None
     assert known.offline == (1,)
 

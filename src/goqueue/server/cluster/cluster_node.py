@@ -91,7 +91,7 @@ class ClusterNode:
             client_urls(config), clock=clock, tls=None if self._tls is None else self._tls.calling
         )
         self.keeper = ViewKeeper(self.store)
-        self.facts = ViewFacts(self.keeper.view, self.node_id)
+        self.facts = ViewFacts(self.keeper.view, self.node_id, clock.monotonic_s)
         self.identity = NodeIdentity("", self.node_id, _secret(config))
         self.membership: Membership
         self.pings: Pings
