@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import sys
-from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from goqueue.metrics import names
@@ -60,7 +59,10 @@ def reference() -> str:
 
 
 def _sections() -> Iterator[str]:
-    for subsystem, found in groupby(names.ALL, lambda name: name.name.partition("_")[0]):
+    sections: dict[str, list[Definition]] = {}
+    for name in names.ALL:
+        sections.setdefault(name.name.partition("_")[0], []).append(name)
+    for subsystem, found in sections.items():
         lines = [f"## {subsystem}: {_SECTIONS[subsystem].lower()}", ""]
         lines += ["| name | kind | labels | |", "| --- | --- | --- | --- |"]
         lines += [_line(name) for name in found]
