@@ -31,7 +31,7 @@ def broker_settings(config: Config, cluster_id: str) -> BrokerSettings:
         cluster_id=cluster_id,
         default_partitions=config.topics.partitions,
         auto_create_topics=config.topics.auto_create,
-        topic_defaults=config.topic_defaults(),
+        topic_defaults=topic_defaults(config),
         kafka_configs=kafka_view(config),
         offsets_partitions=config.groups.offsets_partitions,
         groups=_group_settings(config),
@@ -45,6 +45,18 @@ def broker_settings(config: Config, cluster_id: str) -> BrokerSettings:
         max_open_segments=open_segments_within(max_open_files()),
         initial_users=config.sasl.users if config.sasl.enabled else (),
     )
+
+
+def topic_defaults(config: Config) -> dict[str, str]:
+    """What topics use where they say nothing.
+
+    In a cluster `min.insync.replicas` follows from how many replicas the topic has, unless the
+    configuration says how many.
+    """
+    defaults = config.topic_defaults()
+    if config.cluster.enabled and "topics.min_insync_replicas" not in config.sources:
+        del defaults["min.insync.replicas"]
+    return defaults
 
 
 def tracing_settings(config: Config) -> TracingSettings:

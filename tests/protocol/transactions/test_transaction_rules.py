@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from goqueue.groups.service import OFFSETS_TOPIC
+from goqueue.groups.shards import OFFSETS_TOPIC
 from goqueue.records import TRANSACTIONAL, decode_rows, walk
 from goqueue.wire.kafka.api_keys import ApiKey
 from protocol.raw_kafka import RawKafka, fetch_fields, make_batch, produce_fields

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from goqueue.broker.log_broker import TOPICS_FOLDER
 from goqueue.groups.messages import CommitRequest, JoinRequest, OffsetToCommit, Protocol
-from goqueue.groups.service import OFFSETS_TOPIC
 from goqueue.groups.settings import GroupSettings
+from goqueue.groups.shards import OFFSETS_TOPIC
 from goqueue.metrics.names import OFFSET_COMMIT_ERRORS, OFFSET_COMMITS
 from goqueue.model.errors import CoordinatorUnavailableError, GroupError, MemberIdRequiredError
 from goqueue.model.topic_partition import TopicPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from goqueue.groups.service import OFFSETS_TOPIC
+from goqueue.groups.shards import OFFSETS_TOPIC
 from goqueue.metrics import names
 from goqueue.metrics.cluster_names import OF_CLUSTERS
 from goqueue.metrics.kinds import CounterName, GaugeName, HistogramName

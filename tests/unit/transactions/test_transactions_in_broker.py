@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
-from goqueue.groups.service import OFFSETS_TOPIC
+from goqueue.groups.shards import OFFSETS_TOPIC
 from goqueue.model.errors import (
     ConcurrentTransactionsError,
     FencedProducerError,

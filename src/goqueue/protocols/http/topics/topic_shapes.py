@@ -6,18 +6,20 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from goqueue.protocols.http.api.shapes import Offset, PartitionNumber, doc
+from goqueue.protocols.http.api.shapes import PartitionNumber, doc
 
 
 class PartitionInfo(msgspec.Struct):
     """One partition: its replicas and watermarks."""
 
     partition: PartitionNumber
-    leader: Annotated[int, doc("The leader.", 1)]
+    leader: Annotated[int, doc("The leader; -1 while there is none.", 1)]
     replicas: list[int]
     isr: Annotated[list[int], doc("The in-sync replicas.", [1])]
     version: Annotated[int, doc("The leader epoch.", 0)]
-    earliest_offset: Offset
+    earliest_offset: Annotated[
+        int, doc("The first offset; -1 where the node has no replica, as are the next two.", 0)
+    ]
     latest_offset: Annotated[int, doc("Log end offset: the offset of the next message.", 120)]
     high_watermark: Annotated[int, doc("Consumers read up to this offset.", 120)]
     size_bytes: int
