@@ -136,7 +136,8 @@ class MemoryLog:
             raise LogFailedError("it refuses appends") from self.failure
         if leader_epoch > self.epochs.latest:
             self.epochs = self.epochs.with_epoch(leader_epoch, self.end_offset)
-        data, first = bytearray(batch), self.end_offset
+        first = self.end_offset
+        data = bytearray(batch) if memoryview(batch).readonly else memoryview(batch)
         stamp(data, 0, first, leader_epoch)
         self._positions.append(self.size_bytes)
         self.end_offset = first + info.last_offset_delta + 1
@@ -241,8 +242,10 @@ class MemoryLog:
         self.on_start_moved()
         return self.start_offset
 
-    async def expire(self, *, retention_ms: int | None, retention_bytes: int | None) -> int:
-        del retention_ms, retention_bytes
+    async def expire(
+        self, *, retention_ms: int | None, retention_bytes: int | None, until: int | None = None
+    ) -> int:
+        del retention_ms, retention_bytes, until
         return 0
 
     def has_segments_before(self, offset: int) -> bool:

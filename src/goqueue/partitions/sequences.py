@@ -149,7 +149,11 @@ class ProducerSequences:
         if newest_ms > state.last_timestamp_ms:  # noqa: PLR1730 - `max` takes three times as long
             state.last_timestamp_ms = newest_ms
         if not attributes & CONTROL:
-            state.batches.append(
+            batches = state.batches
+            if batches and first != (batches[-1][1] + 1) % _SEQUENCES:
+                # Whoever let it pass had forgotten the producer, or never knew those before.
+                batches.clear()
+            batches.append(
                 _sequenced((first, (first + more) % _SEQUENCES, offset, offset + more + 1))
             )
 

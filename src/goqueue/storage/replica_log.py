@@ -38,6 +38,8 @@ class ReplicaAppend(NamedTuple):
     note: Callable[[], None] | None
     """Makes durable what the log must know before it holds them; None when that is nothing.
     It waits for the disk, and may run in any thread, while nothing else is appended or cut."""
+    is_noted: bool = True
+    """Their epochs are known then, too."""
 
 
 class ReplicaLog(AppendLog):
@@ -49,7 +51,8 @@ class ReplicaLog(AppendLog):
         """Write batches that a leader has stamped, exactly as they are.
 
         Batches that are already here are left out. With `gaps`, an offset past the end is taken as
-        it is: the leader's log has been compacted.
+        it is: the leader's log has been compacted. An empty log takes a batch that begins before it
+        and reaches into it: the leader's log may start within a batch.
 
         Raises:
             OffsetGapError: the batches do not continue this log.
@@ -68,11 +71,15 @@ class ReplicaLog(AppendLog):
         known, gaps_below = 0, 0
         infos: list[BatchInfo] = []
         epochs = self.epochs
+        is_early = False
         for position, info in walk(batches):
             validate(batches, position, info)
             if info.next_offset <= end:
                 known = position + info.size_bytes
                 continue
+            if info.base_offset < end and not infos and not self.segments.size_bytes:
+                end = next_offset = info.base_offset
+                is_early = True
             if info.base_offset != next_offset:
                 if info.base_offset < next_offset or not gaps:
                     raise OffsetGapError(next_offset, info.base_offset)
@@ -81,12 +88,21 @@ class ReplicaLog(AppendLog):
                 epochs = epochs.with_epoch(info.leader_epoch, info.base_offset)
             infos.append(info)
             next_offset = info.next_offset
+        data = memoryview(batches)[known:]
+        if is_early:
+            begin = partial(self._begin_early, end, gaps_below)
+            return ReplicaAppend(data, infos, end, begin, is_noted=False)
         note: Callable[[], None] | None = None
         if gaps_below > self._store.checkpoint.gaps_below:
             note = partial(self._store.note, epochs=epochs, gaps_below=gaps_below)
         elif epochs != self.epochs:
             note = partial(self._store.note_epochs, epochs)
-        return ReplicaAppend(memoryview(batches)[known:], infos, end, note)
+        return ReplicaAppend(data, infos, end, note)
+
+    def _begin_early(self, offset: int, gaps_below: int) -> None:
+        self._start_at(offset)
+        if gaps_below:
+            self._store.note(gaps_below=gaps_below)
 
     def append_planned(self, plan: ReplicaAppend) -> Appended:
         """Write what was planned, and noted where that is needed.
@@ -99,7 +115,7 @@ class ReplicaLog(AppendLog):
             raise OffsetGapError(self.end_offset, plan.end_offset)
         if not plan.infos:
             return Appended(self.end_offset, self.end_offset)
-        return self._write(plan.data, plan.infos, noted=True)
+        return self._write(plan.data, plan.infos, noted=plan.is_noted)
 
     # --- Leading ---------------------------------------------------------------------------------
 
@@ -145,9 +161,13 @@ class ReplicaLog(AppendLog):
         Interrupted anywhere, what is left is a log without holes, and can be restarted again.
         """
         self._ensure_open()
-        store = self._store
         if len(self.segments):
             self._cut(lookup.Cut(None, 0, min(self.start_offset, offset)))
+        self._start_at(offset)
+
+    def _start_at(self, offset: int) -> None:
+        """Go on at an offset in a log that is empty."""
+        store = self._store
         try:
             remove_snapshots(store.disk, self.folder, 0)
             store.note(
