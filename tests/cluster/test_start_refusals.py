@@ -155,6 +155,18 @@ def test_beside_a_node_with_the_same_id(cluster: Cluster, tmp_path: Path) -> Non
     assert set(cluster.processes(2)) == {"supervisor", "etcd", "broker"}
 
 
+def test_with_another_secret_than_the_clusters(
+    cluster: Cluster, tmp_path: Path, secret: Path
+) -> None:
+    flags = of(cluster, f"--cluster-secret-file={secret}", "--node-id=node-3")
+    cluster.stop(3)
+    try:
+        told = refused(cluster.data_dir(3), *flags)
+    finally:
+        cluster.start(3)
+    assert f"the secret in {secret} is not that of the cluster: copy the file of a node" in told
+
+
 def test_in_a_folder_in_use(cluster: Cluster) -> None:
     shared = f"--cluster-secret-file={cluster.folder / 'secret'}"
     told = refused(cluster.data_dir(2), *of(cluster, shared, "--node-id=node-2"))

@@ -44,6 +44,9 @@ class StandInEtcd:
     def starting(self) -> None:
         pass
 
+    def hand_over(self) -> None:
+        pass
+
     def why_ended(self, code: int, errors: str) -> str | None:
         return f"{self._error} {errors.strip()}" if self._error and code > 0 else None
 

@@ -128,12 +128,15 @@ def test_without_etcd_nothing_is_made(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "cluster").exists()
 
 
-def test_a_port_that_another_server_has_is_told(run: Run) -> None:
+def test_a_port_that_another_server_has_is_told_and_nothing_is_made(
+    run: Run, tmp_path: Path
+) -> None:
     flags = ports()
     taken = int(flags[1].removeprefix("--http-port="))
     with socket.create_server(("127.0.0.1", taken)):
         told = run("start", "--nodes=1", *flags, code=1).stderr
     assert f"node-1 cannot start: port {taken} is in use by another process" in told
+    assert not (tmp_path / "cluster").exists()
 
 
 def test_a_node_that_cannot_start_says_why_in_the_words_of_its_log(

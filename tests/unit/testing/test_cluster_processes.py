@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
+import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,11 +72,28 @@ def test_a_paused_node_stands_still_until_it_is_resumed(cluster: Cluster) -> Non
     cluster.wait(3)
 
 
-def test_a_stopped_node_hands_over_the_leadership_of_etcd(cluster: Cluster) -> None:
-    cluster.restart(1)
-    log = (cluster.data_dir(1) / "etcd" / "etcd.log").read_text()
-    assert "leadership transfer" in log
-    assert "etcd: stopped" in cluster.log(1)
+def test_the_etcd_of_a_stopped_node_leads_no_more(cluster: Cluster) -> None:
+    led = [node for node in (1, 2, 3) if leads_etcd(cluster, node)]
+    (leader,) = led
+    cluster.stop(leader)
+    try:
+        assert re.search(r"etcd: node-\d leads now", cluster.log(leader))
+        assert "etcd: stopped" in cluster.log(leader)
+        others = {1, 2, 3} - {leader}
+        assert sum(leads_etcd(cluster, node) for node in others) == 1
+    finally:
+        cluster.start(leader)
+
+
+def leads_etcd(cluster: Cluster, node: int) -> bool:
+    host, _, port = cluster.internal_address(node).rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port) + 1, timeout=10)
+    try:
+        connection.request("POST", "/v3/maintenance/status", "{}")
+        status = json.loads(connection.getresponse().read())
+    finally:
+        connection.close()
+    return bool(status["leader"] == status["header"]["member_id"])
 
 
 def test_a_node_that_is_not_there_is_named(cluster: Cluster) -> None:

@@ -16,6 +16,7 @@ from goqueue.cluster.etcd_store import EtcdMetadataStore
 from goqueue.cluster.hello import NodeIdentity
 from goqueue.cluster.metadata import cluster_id
 from goqueue.cluster.records import NodeAddress, NodeRecord, NodeState, PartitionKey
+from goqueue.cluster.secret_check import check_secret
 from goqueue.cluster.view_facts import ViewFacts
 from goqueue.cluster.view_keeper import ViewKeeper
 from goqueue.metrics import names
@@ -114,6 +115,7 @@ class ClusterNode:
         """
         self._started("metadata", self.store.close, _PART_S)
         name = await self._found_cluster()
+        await check_secret(self.store, self.identity.secret, self._config.cluster.secret_file)
         self.identity.cluster_id = name
         folder = self._folder.identify(self._known, name, self.node_id)
         self._folder_identity = folder

@@ -45,12 +45,22 @@ class EtcdChild:
             }
         )
         self.command = etcd_command(self.binary, member)
+        self._member = member
         self.environment = etcd_environment(os.environ)
         self._log_from = 0
 
     def starting(self) -> None:
         """Note where the log of the next run begins."""
         self._log_from = self._log_bytes()
+
+    def hand_over(self) -> None:
+        """Let another member lead, if this one does; it is about to stop."""
+        from goqueue.server.supervision.etcd_leadership import (  # noqa: PLC0415 - for a stop alone
+            move_leadership,
+        )
+
+        if len(self._member.peers) > 1:
+            move_leadership(self._member.client_url, self._member.tls)
 
     def why_ended(self, code: int, errors: str) -> str | None:
         """One sentence, or None when it did not say why."""

@@ -95,7 +95,7 @@ class LocalNode:
         """
         if self.processes:
             return
-        self._check_ports()
+        self.check_ports()
         command = [sys.executable, "-P", "-m", "goqueue.cli", "server", *self._own_flags()]
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -115,8 +115,12 @@ class LocalNode:
         finally:
             os.close(log)
 
-    def _check_ports(self) -> None:
-        """Or another server at a port of this node would be taken for it."""
+    def check_ports(self) -> None:
+        """Refuse ports that are in use: a server there would be taken for this node.
+
+        Raises:
+            StartError: one is.
+        """
         internal = self.ports.internal
         used = (self.ports.kafka, self.ports.http, self.ports.grpc, *range(internal, internal + 3))
         for port in used:
@@ -127,7 +131,7 @@ class LocalNode:
                 except OSError as error:
                     raise StartError(
                         f"{self.name} cannot start: port {port} is in use by another process: stop "
-                        "it, or start a cluster with other ports in another folder"
+                        "it, or choose other ports for a new cluster"
                     ) from error
 
     def _own_flags(self) -> list[str]:
@@ -203,22 +207,25 @@ class LocalCluster:
         """A cluster in a folder that is new or empty.
 
         Raises:
-            StartError: something is in the folder already.
+            StartError: something is in the folder already, or a port is in use.
             DiskError: it cannot be written.
         """
         folder = folder.absolute()
+        cluster = cls(folder, nodes, flags)
         try:
-            folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-            if any(folder.iterdir()):
+            if folder.exists() and any(folder.iterdir()):
                 raise StartError(
                     f"{folder} is not empty and holds no cluster: name an empty or a new folder "
                     "with --folder"
                 )
+            for node in cluster.nodes:
+                node.check_ports()
+            folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
             _write(folder / _SECRET, secrets.token_urlsafe(32).encode() + b"\n")
             _write(folder / _FILE, msgspec.json.encode(_Description(name, tuple(nodes))) + b"\n")
         except OSError as error:
             raise translate(error, "making a cluster in", folder) from error
-        return cls(folder, nodes, flags)
+        return cluster
 
     @classmethod
     def found(cls, folder: Path, flags: Sequence[str] = ()) -> LocalCluster | None:

@@ -40,9 +40,9 @@ _KEPT_ERRORS: Final = 16 * 1024
 """The end of what a child wrote to its standard error; what was before it is dropped."""
 _BROKER_GRACE_S: Final = 120.0
 """What a broker may take to stop beyond three times `broker.stop_timeout`; then it is killed."""
-_ETCD_GRACE_S: Final = 3.0
-"""What an etcd may take to hand over its leadership and to stop; then it is killed. It takes longer
-only when there is nobody to hand over to, as at the end of a whole cluster."""
+_ETCD_GRACE_S: Final = 1.0
+"""What an etcd may take to stop; then it is killed, which it is made for. It would wait for the
+watches of all its clients."""
 _STOP_CHECK_S: Final = 0.5
 
 
@@ -237,10 +237,13 @@ class Supervisor:
         name = running.child.name
         if self._stop_at_s is None:
             logger.info("%s: stopping", name)
+            if name == "etcd" and self._etcd is not None:
+                self._etcd.hand_over()
             running.child.send(signal.SIGTERM)
             self._stop_at_s = now_s + self._patience_s[name]
         elif now_s >= self._stop_at_s:
-            logger.warning("%s did not stop in %.0f s: killed", name, self._patience_s[name])
+            level = logging.INFO if name == "etcd" else logging.WARNING
+            logger.log(level, "%s did not stop in %.0f s: killed", name, self._patience_s[name])
             running.child.send(signal.SIGKILL)
             self._stop_at_s = now_s + self._patience_s[name]
 
