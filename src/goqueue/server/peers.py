@@ -54,8 +54,6 @@ _CALL_S: Final = 5.0
 """How long an answer may take beyond what the request lets it wait."""
 _FIRST_BACKOFF_S: Final = 0.05
 _LAST_BACKOFF_S: Final = 1.0
-_MAX_ELEMENTS: Final = 1 << 22
-"""Partitions and other elements of one answer; one with more is not of a node of ours."""
 
 _REFUSALS: Final[dict[int, type[GoQueueError]]] = {
     ErrorCode.inconsistent_cluster_id: ClusterMismatchError,
@@ -227,7 +225,7 @@ class PeerLink:
         answer: asyncio.Future[memoryview],
     ) -> None:
         try:
-            told = parse_response(answer.result(), _MAX_ELEMENTS)
+            told = parse_response(answer.result())
         except MalformedRequestError as error:
             lost = self._connection.misunderstood(ApiKey.FETCH, error)
             answered(_unavailable(self._node_id, lost))

@@ -5,12 +5,14 @@ from uuid import UUID
 from hypothesis import given, strategies as st
 
 from goqueue.wire.kafka import fetch
+from goqueue.wire.kafka.errors import MalformedRequestError
 from goqueue.wire.kafka.frames import assemble
 from goqueue.wire.kafka.primitives import Cursor
 from goqueue.wire.kafka.replica_fetch import (
     VERSION,
     ReplicaFetch,
     encode_request,
+    parse_request,
     parse_response,
 )
 
@@ -52,13 +54,41 @@ def test_a_leader_reads_the_request_that_a_follower_wrote(asked):
         node_id, wait_ms, 1, max_bytes, 0, 0, epoch, wanted_topics, gone, "", incarnation
     )
     assert cursor.position == len(body)
+    assert parse_request(memoryview(b"abc" + body), 3) == asked
+
+
+@given(st.builds(ReplicaFetch, int32, int64, int32, int32, int32, topics, forgotten), st.data())
+def test_a_request_that_is_cut_off_or_changed_is_read_or_refused(asked, data):
+    body = encode_request(asked)
+    size = data.draw(st.integers(0, len(body)))
+    at = data.draw(st.integers(0, len(body) - 1))
+    damaged = body[:at] + bytes([body[at] ^ data.draw(st.integers(1, 255))]) + body[at + 1 :]
+    for each in (body[:size], damaged):
+        try:
+            parse_request(memoryview(each), 0)
+        except MalformedRequestError:
+            continue
+
+
+@given(answers, st.data())
+def test_an_answer_that_is_cut_off_or_changed_is_read_or_refused(told, data):
+    body = fetch.encode_response(VERSION, told)
+    frame = b"".join(assemble(7, body.parts, flexible=True))[4:]
+    size = data.draw(st.integers(0, len(frame)))
+    at = data.draw(st.integers(0, len(frame) - 1))
+    damaged = frame[:at] + bytes([frame[at] ^ data.draw(st.integers(1, 255))]) + frame[at + 1 :]
+    for each in (frame[:size], damaged):
+        try:
+            parse_response(memoryview(each))
+        except MalformedRequestError:
+            continue
 
 
 @given(answers, st.sampled_from((0, 77)))
 def test_a_follower_reads_the_answer_that_a_leader_wrote(told, error_code):
     body = fetch.encode_response(VERSION, told, error_code=error_code)
     frame = b"".join(assemble(7, body.parts, flexible=True))[4:]
-    read = parse_response(memoryview(frame), 1000)
+    read = parse_response(memoryview(frame))
     assert read.error_code == error_code
     assert [(topic.topic_id, list(topic.partitions)) for topic in read.topics] == [
         (

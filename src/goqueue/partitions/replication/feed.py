@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from goqueue.partitions.replication.led import LedPartition
     from goqueue.runtime.clock import Clock
     from goqueue.storage.region import Chunk
-    from goqueue.wire.kafka.fetch import FetchPartition, FetchRequest, ForgottenTopic
+    from goqueue.wire.kafka.fetch import FetchPartition, ForgottenTopic
     from goqueue.wire.kafka.frames import Encoded
     from goqueue.wire.kafka.primitives import Buffer
+    from goqueue.wire.kafka.replica_fetch import ReplicaFetch
 
 PARTITION_BYTES: Final = 1024 * 1024
 """Of one partition in one answer, unless a single batch is larger."""
@@ -175,7 +176,7 @@ class FeedSession:
 
     # --- A request -------------------------------------------------------------------------------
 
-    def fetch(self, request: FetchRequest) -> Encoded | asyncio.Future[Encoded]:
+    def fetch(self, request: ReplicaFetch) -> Encoded | asyncio.Future[Encoded]:
         """Take in where replicas are; returns what there is for them, now or when there is some.
 
         Raises:

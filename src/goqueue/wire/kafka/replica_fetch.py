@@ -1,23 +1,30 @@
-"""Fetch as a follower speaks it: the request written and the answer read by hand, in version 17.
+"""Fetch as replicas speak it, in version 17: written and read by hand.
 
 The replica state of a request names the node and its incarnation. Record blobs of an answer are
 views of the frame, so that a batch goes from the socket to the log without a copy.
-`goqueue.wire.kafka.fetch` has the leader's side of both.
+`goqueue.wire.kafka.fetch` reads and writes the same for every version.
 """
 
 from __future__ import annotations
 
 import struct
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from goqueue.model.tuples import NamedTuple
-from goqueue.wire.kafka.fetch import FetchedPartition, FetchedTopic
-from goqueue.wire.kafka.primitives import NULL, Cursor, put_length, put_uuid, put_uvarint
+from goqueue.wire.kafka.errors import MalformedRequestError
+from goqueue.wire.kafka.fetch import (
+    FetchedPartition,
+    FetchedTopic,
+    FetchPartition,
+    FetchTopic,
+    ForgottenTopic,
+)
+from goqueue.wire.kafka.primitives import put_length, put_uuid, put_uvarint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from goqueue.wire.kafka.fetch import FetchTopic, ForgottenTopic
+    from collections.abc import Callable, Sequence
 
 VERSION: Final = 17
 """The first in which a leader names its epoch and endpoints, the last without fields that replicas
@@ -32,6 +39,14 @@ _ANSWER_START: Final = struct.Struct(">ihi")
 _RESULT: Final = struct.Struct(">ihqqq")
 _EPOCH_AND_OFFSET: Final = struct.Struct(">iq")
 _ID_AND_EPOCH: Final = struct.Struct(">ii")
+_WANTED: Final = struct.Struct(">iiqiqi")
+_fetch_partition: Final[Callable[[tuple[int, ...]], FetchPartition]] = partial(
+    tuple.__new__, FetchPartition
+)
+_ID_BYTES: Final = 16
+_ABORTED_BYTES: Final = 16
+_MORE: Final = 0x80
+"""The bit of a byte of a varint that says that another one follows."""
 _DIVERGING_TAG: Final = 0
 _LEADER_TAG: Final = 1
 
@@ -82,42 +97,110 @@ def encode_request(fetch: ReplicaFetch) -> bytearray:
     return out
 
 
-def parse_response(frame: memoryview, max_elements: int) -> ReplicaFetched:
-    """A whole answer, header included.
+# --- Reading --------------------------------------------------------------------------------------
+#
+# Both parsers walk the buffer by hand: a replica of one small batch costs two of these a message.
+
+
+def parse_request(frame: memoryview, at: int) -> ReplicaFetch:
+    """The body of a request that begins at `at`.
+
+    Raises:
+        MalformedRequestError: it is none, or no replica's.
+    """
+    try:
+        return _request(frame, at)
+    except (IndexError, struct.error) as error:
+        raise MalformedRequestError(f"a replica's Fetch ends too early: {error}") from None
+
+
+def _request(frame: memoryview, at: int) -> ReplicaFetch:
+    max_wait_ms, _, max_bytes, _, _, session_epoch = _START.unpack_from(frame, at)
+    count, at = _length(frame, at + _START.size)
+    topics = []
+    for _ in range(count):
+        topic_id = _topic_id(bytes(frame[at : at + _ID_BYTES]))
+        partitions, at = _length(frame, at + _ID_BYTES)
+        wanted = []
+        for _ in range(partitions):
+            wanted.append(_fetch_partition(_WANTED.unpack_from(frame, at)))
+            at = _skip_tags(frame, at + _WANTED.size)
+        topics.append(FetchTopic(None, topic_id, wanted))
+        at = _skip_tags(frame, at)
+    count, at = _length(frame, at)
+    forgotten = []
+    for _ in range(count):
+        topic_id = _topic_id(bytes(frame[at : at + _ID_BYTES]))
+        numbers, at = _length(frame, at + _ID_BYTES)
+        gone = [_NUMBER.unpack_from(frame, at + 4 * each)[0] for each in range(numbers)]
+        forgotten.append(ForgottenTopic(None, topic_id, gone))
+        at = _skip_tags(frame, at + 4 * numbers)
+    rack_bytes, at = _length(frame, at)
+    at += rack_bytes
+    tags, at = _uvarint(frame, at)
+    for _ in range(tags):
+        tag, at = _uvarint(frame, at)
+        size, at = _uvarint(frame, at)
+        if tag == _STATE_TAG:
+            node_id, incarnation, _ = _STATE.unpack_from(frame, at)
+            return ReplicaFetch(
+                node_id, incarnation, max_wait_ms, max_bytes, session_epoch, topics, forgotten
+            )
+        at += size
+    return ReplicaFetch(-1, -1, max_wait_ms, max_bytes, session_epoch, topics, forgotten)
+
+
+def parse_response(frame: memoryview) -> ReplicaFetched:
+    """A whole answer, header included; the blobs in it are views of the frame.
 
     Raises:
         MalformedRequestError: it is none.
     """
-    cursor = Cursor(frame)
-    cursor.elements_left = max_elements
-    cursor.int32()
-    cursor.skip_tags()
-    _, error_code, _ = cursor.unpack(_ANSWER_START)
+    try:
+        return _response(frame)
+    except (IndexError, struct.error) as error:
+        raise MalformedRequestError(f"an answer to Fetch ends too early: {error}") from None
+
+
+def _response(frame: memoryview) -> ReplicaFetched:
+    at = _skip_tags(frame, _NUMBER.size)
+    _, error_code, _ = _ANSWER_START.unpack_from(frame, at)
+    count, at = _length(frame, at + _ANSWER_START.size)
     topics = []
-    for _ in range(cursor.required_array_length(compact=True)):
-        topic_id = cursor.uuid()
-        count = cursor.required_array_length(compact=True)
-        topics.append(FetchedTopic(None, topic_id, [_partition(cursor) for _ in range(count)]))
-        cursor.skip_tags()
+    for _ in range(count):
+        topic_id = _topic_id(bytes(frame[at : at + _ID_BYTES]))
+        partitions, at = _length(frame, at + _ID_BYTES)
+        told = []
+        for _ in range(partitions):
+            partition, at = _told(frame, at)
+            told.append(partition)
+        topics.append(FetchedTopic(None, topic_id, told))
+        at = _skip_tags(frame, at)
     return ReplicaFetched(error_code, topics)
 
 
-def _partition(cursor: Cursor) -> FetchedPartition:
-    number, error_code, high_watermark, last_stable, log_start = cursor.unpack(_RESULT)
-    for _ in range(cursor.array_length(compact=True)):  # aborted transactions, of which we ask none
-        cursor.view(16)
-        cursor.skip_tags()
-    cursor.int32()
-    size = cursor.bytes_length(compact=True)
-    records = () if size in (NULL, 0) else (cursor.view(size),)
+def _told(frame: memoryview, at: int) -> tuple[FetchedPartition, int]:
+    number, error_code, high_watermark, last_stable, log_start = _RESULT.unpack_from(frame, at)
+    aborted, at = _length(frame, at + _RESULT.size)
+    for _ in range(aborted):  # of which replicas ask for none
+        at = _skip_tags(frame, at + _ABORTED_BYTES)
+    size, at = _length(frame, at + _NUMBER.size)
+    records: Sequence[memoryview] = ()
+    if size > 0:
+        if at + size > len(frame):
+            raise MalformedRequestError(f"{size} bytes of records, {len(frame) - at} are there")
+        records = (frame[at : at + size],)
+        at += size
     diverging = leader = None
-    for _ in range(cursor.tag_count()):
-        tag, size = cursor.uvarint(), cursor.uvarint()
-        content = Cursor(cursor.view(size))
+    tags, at = _uvarint(frame, at)
+    for _ in range(tags):
+        tag, at = _uvarint(frame, at)
+        size, at = _uvarint(frame, at)
         if tag == _DIVERGING_TAG:
-            diverging = content.unpack(_EPOCH_AND_OFFSET)
+            diverging = _EPOCH_AND_OFFSET.unpack_from(frame, at)
         elif tag == _LEADER_TAG:
-            leader = content.unpack(_ID_AND_EPOCH)
+            leader = _ID_AND_EPOCH.unpack_from(frame, at)
+        at += size
     return FetchedPartition(
         number,
         error_code,
@@ -125,6 +208,50 @@ def _partition(cursor: Cursor) -> FetchedPartition:
         last_stable,
         log_start,
         records,
-        diverging_epoch=None if diverging is None else (diverging[0], diverging[1]),
-        leader=None if leader is None else (leader[0], leader[1]),
-    )
+        None,
+        -1,
+        diverging,
+        leader,
+    ), at
+
+
+def _uvarint(frame: memoryview, at: int) -> tuple[int, int]:
+    """An unsigned number in groups of seven bits, and where it ends."""
+    value = frame[at]
+    if value < _MORE:
+        return value, at + 1
+    value &= _MORE - 1
+    for shift in (7, 14, 21, 28):
+        at += 1
+        byte = frame[at]
+        value |= (byte & (_MORE - 1)) << shift
+        if byte < _MORE:
+            return value, at + 1
+    raise MalformedRequestError(f"a varint before byte {at} has no end")
+
+
+def _length(frame: memoryview, at: int) -> tuple[int, int]:
+    """How much follows, and where; null is nothing."""
+    length, at = _uvarint(frame, at)
+    if length > len(frame):
+        raise MalformedRequestError(f"{length} elements in a frame of {len(frame)} bytes")
+    return length - 1 if length else 0, at
+
+
+def _skip_tags(frame: memoryview, at: int) -> int:
+    count = frame[at]
+    if not count:  # as a rule there are none
+        return at + 1
+    count, at = _uvarint(frame, at)
+    for _ in range(count):
+        _, at = _uvarint(frame, at)
+        size, at = _uvarint(frame, at)
+        at += size
+    return at
+
+
+@lru_cache(maxsize=4096)
+def _topic_id(raw: bytes) -> UUID:
+    if len(raw) != _ID_BYTES:
+        raise MalformedRequestError(f"an id of {len(raw)} bytes")
+    return UUID(bytes=raw)

@@ -7,24 +7,39 @@ the next arrives.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import GoQueueError, StaleNodeError
-from goqueue.protocols.kafka.registry import ApiKey, api
-from goqueue.wire.kafka import fetch as wire
-from goqueue.wire.kafka.replica_fetch import VERSION
+from goqueue.protocols.kafka.context import RequestContext
+from goqueue.protocols.kafka.errors import UnsupportedRequestError
+from goqueue.protocols.kafka.registry import ApiKey, Waiting, api
+from goqueue.wire.kafka.errors import RequestError
+from goqueue.wire.kafka.fetch import encode_response
+from goqueue.wire.kafka.frames import Encoded, RequestPrefix, assemble
+from goqueue.wire.kafka.replica_fetch import VERSION, parse_request
 
 if TYPE_CHECKING:
     import asyncio
 
     from goqueue.partitions.replication.feed import FeedSession, ReplicaFeed
-    from goqueue.protocols.kafka.context import RequestContext, Session
+    from goqueue.protocols.kafka.context import Peer, Session
     from goqueue.wire.kafka.error_codes import ErrorCode
-    from goqueue.wire.kafka.frames import Encoded, Response
+    from goqueue.wire.kafka.frames import Response
+    from goqueue.wire.kafka.primitives import Buffer, Cursor
+    from goqueue.wire.kafka.replica_fetch import ReplicaFetch
+
+_CLIENT_ID_AT: Final = 8
+"""Behind the API, its version and the number of the request."""
 
 
-def _refused(ctx: RequestContext, _request: wire.FetchRequest, code: ErrorCode) -> Response:
-    return wire.encode_response(ctx.version, (), error_code=code)
+def _parse(cursor: Cursor, version: int) -> ReplicaFetch:
+    if version != VERSION:
+        raise UnsupportedRequestError(f"replicas fetch by version {VERSION}, not {version}")
+    return parse_request(cursor.buffer, cursor.position)
+
+
+def _refused(ctx: RequestContext, _request: ReplicaFetch, code: ErrorCode) -> Response:
+    return encode_response(ctx.version, (), error_code=code)
 
 
 class ReplicaFetchApi:
@@ -35,18 +50,40 @@ class ReplicaFetchApi:
         self._sessions: dict[Session, FeedSession] = {}
         """One for each connection that fetches."""
 
-    @api(ApiKey.FETCH, long_poll=True, pipelined=True, parse=wire.parse_request, on_error=_refused)
+    def fetch_plain(
+        self, frame: memoryview, peer: Peer, version: int, correlation_id: int
+    ) -> list[Buffer] | Waiting | None:
+        """`fetch`, from the frame to the frame of the answer."""
+        if version != VERSION:
+            return None
+        client_id_bytes = int.from_bytes(frame[_CLIENT_ID_AT : _CLIENT_ID_AT + 2], "big")
+        body_at = _CLIENT_ID_AT + 2 + client_id_bytes + 1
+        try:
+            request = parse_request(frame, body_at)
+            answer = self._session(peer.session, request).fetch(request)
+        except (RequestError, GoQueueError):
+            return None  # nothing was changed, and whoever reads it again says why
+        if isinstance(answer, Encoded):
+            return assemble(correlation_id, answer.parts, flexible=True)
+        prefix = RequestPrefix(ApiKey.FETCH, version, correlation_id)
+        return Waiting(RequestContext(prefix, None, peer), answer, request)
+
+    @api(
+        ApiKey.FETCH,
+        long_poll=True,
+        pipelined=True,
+        parse=_parse,
+        on_error=_refused,
+        straight=fetch_plain,
+    )
     def fetch(
-        self, ctx: RequestContext, request: wire.FetchRequest
+        self, ctx: RequestContext, request: ReplicaFetch
     ) -> Encoded | asyncio.Future[Encoded]:
         """Take in what a follower has, and answer with what it lacks."""
-        if ctx.version != VERSION:
-            raise _OtherVersionError(f"replicas fetch by version {VERSION}, not {ctx.version}")
-        return self._session(ctx, request).fetch(request)
+        return self._session(ctx.peer.session, request).fetch(request)
 
-    def _session(self, ctx: RequestContext, request: wire.FetchRequest) -> FeedSession:
-        connection = ctx.peer.session
-        asked = request.replica_id, request.replica_epoch
+    def _session(self, connection: Session, request: ReplicaFetch) -> FeedSession:
+        asked = request.node_id, request.incarnation
         if connection.node != asked:
             raise StaleNodeError(
                 f"replica {asked[0]} of incarnation {asked[1]} fetches on a connection of "
@@ -62,7 +99,3 @@ class ReplicaFetchApi:
         session = self._sessions.pop(connection, None)
         if session is not None:
             session.close()
-
-
-class _OtherVersionError(GoQueueError):
-    """A Fetch that is not a replica's."""
