@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from goqueue.cluster.elections import LogEnd
 from goqueue.cluster.metadata import Put, Revision
 from goqueue.cluster.records import (
     Fence,
@@ -16,11 +17,12 @@ from goqueue.cluster.records import (
     NodeRecord,
     NodeState,
     PartitionKey,
+    PartitionRecord,
     encode,
     fence_key,
 )
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
-from goqueue.cluster.view import ClusterView, NodeView
+from goqueue.cluster.view import ClusterView, NodeView, Stored
 from goqueue.cluster.view_keeper import ViewKeeper
 from goqueue.model.errors import ClusterMismatchError
 from goqueue.runtime.clock import SystemClock
@@ -34,7 +36,7 @@ from support.scenarios import scenario
 from support.server import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
 INTERNAL = {"__consumer_offsets": 3}
@@ -275,3 +277,27 @@ async def test_pings_of_strangers_are_not_heard() -> None:
     finally:
         await one.stop()
         await two.stop()
+
+
+@scenario
+async def test_when_every_replica_lost_data_the_longest_log_leads_once_all_are_back(
+    memory_folder: Path,
+) -> None:
+    async with cluster(memory_folder) as nodes:
+        topic = await nodes[0].topics.create("orders", 3)
+        silent = {3}
+
+        async def ends(node_id: int, keys: Sequence[PartitionKey]) -> dict[PartitionKey, LogEnd]:
+            return {} if node_id in silent else {key: LogEnd(0, 10 * node_id) for key in keys}
+
+        def records() -> list[Stored[PartitionRecord]]:
+            return list(nodes[0].topics.records_of(topic).values())
+
+        for node in nodes:
+            node.controlling.log_ends = ends
+            await node.topics.refresh()
+            await node.membership.strike()
+        await until(lambda: all(each.value.leader is None for each in records()))
+        silent.clear()
+        await until(lambda: all(each.value.leader == 3 for each in records()))
+        assert all(each.value.isr == (3,) and not each.value.struck for each in records())

@@ -83,6 +83,7 @@ _NOTES: Final[dict[int, str]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "at most 2000 partitions a page",
     ApiKey.COMMIT_TOGETHER: "our own: ends the transactions of a batch in one decision",
     ApiKey.HELLO: "our own, between the nodes of a cluster, on their internal listener",
+    ApiKey.LOG_ENDS: "our own, likewise: how far the logs of a node's replicas reach",
     ApiKey.CALL_HTTP: "our own: [a request of the HTTP API](http.md#over-a-kafka-connection), for "
     "clients that know the Kafka address only",
     38: _TOKENS,

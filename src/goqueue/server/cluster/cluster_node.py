@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import goqueue
+from goqueue.cluster.elections import LogEnd
 from goqueue.cluster.etcd_store import EtcdMetadataStore
 from goqueue.cluster.hello import NodeIdentity
 from goqueue.cluster.metadata import cluster_id
@@ -25,6 +26,7 @@ from goqueue.model.internal_topics import CONSUMER_OFFSETS
 from goqueue.partitions.replication.replicas import ReplicaHost, Replicas, ReplicaSettings
 from goqueue.protocols.kafka.connection.listener import Listener
 from goqueue.protocols.kafka.internal.families import internal_registry, internal_settings
+from goqueue.protocols.kafka.internal.log_ends import LogEndsApi, log_end
 from goqueue.protocols.kafka.internal.replica_fetch import ReplicaFetchApi
 from goqueue.server.cluster.controlling import Controlling
 from goqueue.server.cluster.membership import Membership
@@ -35,9 +37,10 @@ from goqueue.server.errors import StartError
 from goqueue.server.peer_tls import PeerTls, load_peer_tls
 from goqueue.server.peers import PeerConnections
 from goqueue.server.supervision.etcd_child import client_urls
+from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from goqueue.broker.log_broker import LogBroker
     from goqueue.cluster.view_keeper import Touched
@@ -94,6 +97,7 @@ class ClusterNode:
         self.keeper = ViewKeeper(self.store)
         self.facts = ViewFacts(self.keeper.view, self.node_id, clock.monotonic_s)
         self.identity = NodeIdentity("", self.node_id, _secret(config))
+        self.peers: PeerConnections
         self.membership: Membership
         self.pings: Pings
         self.controlling: Controlling
@@ -159,14 +163,14 @@ class ClusterNode:
     async def serve_nodes(self, logs: LogBroker) -> None:
         """Let the other nodes in and be known to them, as one that is starting."""
         config = self._config
-        peers = PeerConnections(
+        self.peers = PeerConnections(
             self.identity, self._address_of, None if self._tls is None else self._tls.calling
         )
         host = ReplicaHost(
             self.identity,
             self.keeper,
             self.store,
-            peers,
+            self.peers,
             self._clock,
             logs.executor,
             self._disk,
@@ -176,22 +180,25 @@ class ClusterNode:
         settings = ReplicaSettings(lag_s=config.cluster.replica_lag_ms / 1000)
         self.replicas = Replicas(host, logs.partitions, logs.topics, settings)
         logs.open_partitions = self.replicas.open
-        await self._listen(peers)
+        await self._listen(logs)
         self.membership.on_registered(self._registered)
         self.keeper.on_change(self._on_change)
         await self.membership.register()
         self.membership.start()
 
-    async def _listen(self, peers: PeerConnections) -> None:
+    async def _listen(self, logs: LogBroker) -> None:
         host, port = self._config.listeners.internal
         tls = None if self._tls is None else self._tls.listening
         registry = internal_registry(
-            self.identity, self._incarnation_of, ReplicaFetchApi(self.replicas.feed)
+            self.identity,
+            self._incarnation_of,
+            ReplicaFetchApi(self.replicas.feed),
+            LogEndsApi(logs.topics, logs.partitions),
         )
         listener = Listener(registry, internal_settings(host, port, tls))
         self.pings = Pings(self.node_id, self.identity.secret, (host, port), clock=self._clock)
         await listener.start()
-        self._started("connections to nodes", partial(_close, peers), _PART_S)
+        self._started("connections to nodes", partial(_close, self.peers), _PART_S)
         self._started("listener for nodes", partial(listener.stop, _LEAVE_S), _PART_S)
         self.pings.start(self._suspected)
         self._started("pings", self.pings.stop, _PART_S)
@@ -200,7 +207,8 @@ class ClusterNode:
         """Take part, once the partitions are open: first tell what may be missing in them."""
         lost = self.replicas.unclean()
         if self._folder_identity.is_unclean:
-            logger.warning("this node may have lost data: it leaves every in-sync set first")
+            if self._known is not None:
+                logger.warning("this node may have lost data: it leaves every in-sync set first")
             await self.membership.strike()
         elif lost:
             logger.warning("data was lost of %s", ", ".join(map(str, lost)))
@@ -222,8 +230,24 @@ class ClusterNode:
             size=len(self._config.cluster.peers),
             internal_topics={CONSUMER_OFFSETS: logs.settings.offsets_partitions},
         )
+        self.controlling.log_ends = partial(self._log_ends, logs)
         self.controlling.start()
         self._started("controller", self.controlling.stop, _PART_S)
+
+    async def _log_ends(
+        self, logs: LogBroker, node_id: int, keys: Sequence[PartitionKey]
+    ) -> dict[PartitionKey, LogEnd]:
+        if node_id == self.node_id:
+            own = {key: log_end(logs.topics, logs.partitions, key) for key in keys}
+            return {key: end for key, end in own.items() if end is not None}
+        asked = [{"topic_id": key.topic_id, "partition_index": key.partition} for key in keys]
+        answer = await self.peers.ask(node_id, ApiKey.LOG_ENDS, 0, partitions=asked)
+        return {
+            PartitionKey(each.topic_id, each.partition_index): LogEnd(
+                each.last_epoch, each.end_offset
+            )
+            for each in answer.partitions
+        }
 
     async def advertise(self, listener: str, address: tuple[str, int]) -> None:
         """Say where clients find this node, now that its port is known."""

@@ -7,8 +7,9 @@ its transactions are sent: together, since none of them waits for another.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from goqueue.cluster.controller import ControllerCore
 from goqueue.cluster.elections import with_min_isr
@@ -21,8 +22,9 @@ from goqueue.topics.cluster_catalogue import INSYNC_SETTING
 from goqueue.topics.replica_assignments import Replication
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Mapping
+    from collections.abc import Coroutine, Iterator, Mapping, Sequence
 
+    from goqueue.cluster.elections import LogEnd
     from goqueue.cluster.metadata import MetadataStore
     from goqueue.cluster.proposals import Proposal
     from goqueue.cluster.view_keeper import Touched, ViewKeeper
@@ -43,8 +45,23 @@ PROOF_KEY: Final = "cluster/proof"
 PROOF_S: Final = 10.0
 _UPKEEP_S: Final = 1.0
 """How often internal topics and the minima of records are looked at."""
+_RECOVERED_AT_ONCE: Final = 1000
+"""Partitions that nodes are asked about in one request."""
 _SAFE_NODES: Final = 3
 """Internal topics have this many replicas where there are as many nodes."""
+
+
+class LogEnds(Protocol):
+    """Asks nodes about their replicas."""
+
+    async def __call__(
+        self, node_id: int, keys: Sequence[PartitionKey]
+    ) -> Mapping[PartitionKey, LogEnd]:
+        """How far the logs of these replicas of a node reach; those that cannot tell are left out.
+
+        Raises:
+            GoQueueError: the node cannot be asked.
+        """
 
 
 class Controlling:
@@ -79,6 +96,9 @@ class Controlling:
         self._tasks: set[asyncio.Task[None]] = set()
         self._proven_s = -PROOF_S
         self._upkept_s = -_UPKEEP_S
+        self.log_ends: LogEnds | None = None
+        """Asks a node how far the logs of its replicas reach."""
+        self._is_recovering = False
         self._compared = (0, 0)
         """The revision and the version of the catalogue at which records and topics agreed."""
 
@@ -175,6 +195,8 @@ class Controlling:
             self._upkept_s = now_s
             if not self._internal_topics.keys() <= self._topics.catalogue.by_name.keys():
                 self._spawn(self._make_internal_topics())
+            if not self._is_recovering:
+                self._spawn(self._recover())
             seen = self._keeper.view.revision, self._topics.catalogue.version
             if seen != self._compared:
                 self._compared = seen
@@ -208,6 +230,44 @@ class Controlling:
                 continue
             except GoQueueError as error:
                 logger.warning("internal topic %s was not made: %s", name, error)
+
+    async def _recover(self) -> None:
+        """Choose leaders for partitions of which every replica may have lost something.
+
+        Everybody who was in sync is back, or nothing would be chosen: whoever has most leads, and
+        what nobody has is lost, as on one node after a power cut.
+        """
+        view = self._keeper.view
+        keys = list(itertools.islice(self.core.recoverable(view), _RECOVERED_AT_ONCE))
+        if not keys or self.log_ends is None:
+            return
+        self._is_recovering = True
+        try:
+            ends = await self._ends_of(keys, self.log_ends)
+        finally:
+            self._is_recovering = False
+        for key, found in ends.items():
+            proposal = self.core.recover(key, found, view, self._clock.monotonic_s())
+            if proposal is not None:
+                logger.error("%s: every replica may have lost data; they reach to %s", key, found)
+                self._spawn(self._send(proposal))
+
+    async def _ends_of(
+        self, keys: Sequence[PartitionKey], ask: LogEnds
+    ) -> dict[PartitionKey, dict[int, LogEnd]]:
+        by_node: dict[int, list[PartitionKey]] = {}
+        for key in keys:
+            stored = self._keeper.view.partitions.get(key)
+            for node_id in () if stored is None else stored.value.struck:
+                by_node.setdefault(node_id, []).append(key)
+        ends: dict[PartitionKey, dict[int, LogEnd]] = {key: {} for key in keys}
+        for node_id, asked in by_node.items():
+            try:
+                for key, end in (await ask(node_id, asked)).items():
+                    ends[key][node_id] = end
+            except GoQueueError as error:
+                logger.info("node %d does not say what it has: %s", node_id, error)
+        return ends
 
     def _follow_minima(self) -> None:
         """Bring records in line with `min.insync.replicas` of their topics.

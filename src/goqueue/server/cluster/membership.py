@@ -44,9 +44,10 @@ from goqueue.model.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from goqueue.cluster.metadata import Entry
+    from goqueue.cluster.proposals import Proposal
     from goqueue.cluster.records import NodeAddress, PartitionKey
     from goqueue.cluster.view_keeper import Touched, ViewKeeper
     from goqueue.runtime.clock import Clock
@@ -302,9 +303,13 @@ class Membership:
         Returns when nobody counts on this node any more for what it may not have.
         """
         while True:
-            proposals = list(elections.strikes(self._keeper.view, self.node_id, keys=lost))
+            proposals = list(self._strikes(lost))
             if not proposals:
-                return
+                # Once more from the store itself: the view may have been a moment old.
+                await self._keeper.reconcile()
+                if not any(True for _ in self._strikes(lost)):
+                    return
+                continue
             results = [
                 await self._transact(each.conditions, *each.operations) for each in proposals
             ]
@@ -313,6 +318,9 @@ class Membership:
             if len(revisions) < len(results):
                 await self._sleep(_RETRY_S)
                 await self._keeper.reconcile()
+
+    def _strikes(self, lost: Collection[PartitionKey] | None) -> Iterator[Proposal]:
+        return elections.strikes(self._keeper.view, self.node_id, keys=lost)
 
     # --- Asking ----------------------------------------------------------------------------------
 

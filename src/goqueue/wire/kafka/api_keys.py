@@ -101,3 +101,4 @@ class ApiKey(IntEnum):
     CALL_HTTP = 20_002
     HELLO = 20_010
     """Between nodes of a cluster, like those after it: only the internal listener serves them."""
+    LOG_ENDS = 20_011

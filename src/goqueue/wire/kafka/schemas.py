@@ -102,6 +102,22 @@ _MESSAGES: Final[dict[tuple[int, Direction], _Fields]] = {
         ("nonce", "bytes"),
         ("proof", "bytes"),
     ),
+    (ApiKey.LOG_ENDS, "request"): (
+        ("partitions", (("topic_id", "uuid"), ("partition_index", "int32"))),
+    ),
+    (ApiKey.LOG_ENDS, "response"): (
+        ("throttle_time_ms", "int32"),
+        ("error_code", "error_code"),
+        (
+            "partitions",
+            (
+                ("topic_id", "uuid"),
+                ("partition_index", "int32"),
+                ("last_epoch", "int32"),
+                ("end_offset", "int64"),
+            ),
+        ),
+    ),
 }
 _DEFAULTS: Final = {"string": "", "bytes": b"", "bool": False}
 
