@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
+import struct
 import subprocess
 import sys
 from collections import deque
@@ -96,24 +98,32 @@ class _State:
         self.cut: set[tuple[int, int]] = set()
         self.delays_s: dict[tuple[int, int], float] = {}
         self.pids: dict[int, int] = {}
+        self._trees: dict[int, set[int]] = {}
         self.pipes: set[_Pipe] = set()
 
-    def node_of(self, address: tuple[str, int], kind: str) -> int:
-        """Whose socket has a local address."""
-        inode = _inode(address, kind)
+    def node_of(self, end: tuple[str, int], other: tuple[str, int], kind: str) -> int:
+        """Whose socket has a local address, and this one at its other end."""
+        inode = _inode(end, other) if kind == "tcp" else _listed_inode(end)
         if inode is None:
             return STRANGER
-        parents = _parents()
-        for node, root in self.pids.items():
-            for pid in _tree(root, parents):
-                if _has(pid, inode):
-                    return node
+        for is_fresh in (False, True):
+            for node in self.pids:
+                for pid in self._processes(node, is_fresh=is_fresh):
+                    if _has(pid, inode):
+                        return node
         return STRANGER
+
+    def _processes(self, node: int, *, is_fresh: bool) -> set[int]:
+        """A node's processes; looked up again where none of those known has a socket."""
+        if is_fresh or node not in self._trees:
+            self._trees[node] = _tree(self.pids[node], _parents())
+        return self._trees[node]
 
     def handle(self, command: dict[str, Any]) -> None:
         if "owner" in command:
             node, pid = command["owner"]
             self.pids[node] = pid
+            self._trees.pop(node, None)
         self.cut |= {(one, other) for one, other in command.get("cut", ())}
         for one, other, delay_ms in command.get("slow", ()):
             self.delays_s[one, other] = delay_ms / 1000
@@ -193,7 +203,8 @@ async def _serve_tcp(state: _State, route: Route) -> None:
         """What whoever connects sends."""
 
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            node = state.node_of(transport.get_extra_info("peername"), "tcp")
+            ends = [transport.get_extra_info(name) for name in ("peername", "sockname")]
+            node = state.node_of(ends[0], ends[1], "tcp")
             self.link = (node, route.node)
             super().connection_made(transport)
             task = loop.create_task(self._dial(node, cast("asyncio.Transport", transport)))
@@ -239,7 +250,7 @@ class _Datagrams(asyncio.DatagramProtocol):
             self._send(known[1], data, (known[0], self._route.node))
 
     async def _meet(self, data: bytes, addr: tuple[str, int]) -> None:
-        node = self._state.node_of(addr, "udp")
+        node = self._state.node_of(addr, ("", 0), "udp")
         outer = self
 
         class Answers(asyncio.DatagramProtocol):
@@ -297,18 +308,39 @@ def _say_ok() -> None:
 # --- Who is who ----------------------------------------------------------------------------------
 
 
-def _inode(address: tuple[str, int], kind: str) -> str | None:
-    """The inode of the socket with a local address; one bound to any address, if no other has it.
+_BY_FAMILY: Final = 20
+"""SOCK_DIAG_BY_FAMILY: the kernel is asked for one socket, whatever number there is."""
+_NETLINK_HEADER: Final = struct.Struct("=IHHII")
+_REQUEST: Final = struct.Struct("=BBBxI")
+_ENDS: Final = struct.Struct("!HH16s16s")
+_REST: Final = struct.Struct("=III")
+_INODE_AT: Final = 16 + 4 + 48 + 4 * 4
+
+
+def _inode(end: tuple[str, int], other: tuple[str, int]) -> int | None:
+    """The inode of the TCP socket between two addresses, the first its own."""
+    addresses = [socket.inet_aton(each[0]).ljust(16, b"\0") for each in (end, other)]
+    request = _REQUEST.pack(socket.AF_INET, socket.IPPROTO_TCP, 0, 0xFFFFFFFF)
+    request += _ENDS.pack(end[1], other[1], *addresses) + _REST.pack(0, 0xFFFFFFFF, 0xFFFFFFFF)
+    header = _NETLINK_HEADER.pack(_NETLINK_HEADER.size + len(request), _BY_FAMILY, 1, 1, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as kernel:
+        kernel.send(header + request)
+        answer = kernel.recv(4096)
+    kind = _NETLINK_HEADER.unpack_from(answer)[1]
+    return int.from_bytes(answer[_INODE_AT : _INODE_AT + 4], sys.byteorder) if kind == 20 else None
+
+
+def _listed_inode(address: tuple[str, int]) -> int | None:
+    """The inode of a UDP socket; of one bound to any address, if no other has the port.
 
     The addresses of /proc are in the byte order of this machine.
     """
     host, port = address
     number = int.from_bytes(socket.inet_aton(host), sys.byteorder)
-    found: dict[str, str] = {}
-    for line in Path(f"/proc/net/{kind}").read_text(encoding="ascii").splitlines()[1:]:
+    found: dict[str, int] = {}
+    for line in Path("/proc/net/udp").read_text(encoding="ascii").splitlines()[1:]:
         fields = line.split()
-        if fields[9] != "0":
-            found.setdefault(fields[1], fields[9])
+        found.setdefault(fields[1], int(fields[9]))
     return found.get(f"{number:08X}:{port:04X}") or found.get(f"{0:08X}:{port:04X}")
 
 
@@ -330,13 +362,14 @@ def _tree(root: int, parents: dict[int, int]) -> set[int]:
     return tree
 
 
-def _has(pid: int, inode: str) -> bool:
+def _has(pid: int, inode: int) -> bool:
     """Whether a process has a socket open."""
     wanted = f"socket:[{inode}]"
+    folder = f"/proc/{pid}/fd"
     with suppress(OSError):
-        for each in Path(f"/proc/{pid}/fd").iterdir():
+        for each in os.listdir(folder):  # noqa: PTH208 - once for each file of each process
             with suppress(OSError):
-                if str(each.readlink()) == wanted:
+                if os.readlink(f"{folder}/{each}") == wanted:  # noqa: PTH115 - the same
                     return True
     return False
 

@@ -21,7 +21,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from goqueue.model.errors import GoQueueError, StorageError
+from goqueue.model.errors import GoQueueError, LeadershipLostError, StorageError
 from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
@@ -142,7 +142,9 @@ class StateShard:
             await self._saving
 
     async def save(self) -> None:
-        """Keep the state for the next start, if it is what the log says."""
+        """Keep the state for the next start, if it is what the log says and this node's to keep."""
+        if not self.is_led:
+            return
         if self._sending is not None:
             await self._sending
         if self._saving is not None:
@@ -226,7 +228,7 @@ class StateShard:
             self._machine.loaded(self.log.lost_count)
         finally:
             self._loading = None
-        self._refuse()
+            self._refuse()
         if self.log.partition.failure is not None:
             self.look()  # the state is what the log says; to change it must wait
             return
@@ -234,9 +236,12 @@ class StateShard:
         self._on_active()
 
     async def _all_committed(self) -> None:
-        """Wait until other replicas have what was replayed: it may be cut off until then."""
+        """Wait until other replicas have what was replayed: it may be cut off until then.
+
+        A node that does not lead any more waits for nothing: what is committed is not its own.
+        """
         partition = self.log.partition
-        if not partition.is_committed(partition.log_end):
+        if self.is_led and not partition.is_committed(partition.log_end):
             with suppress(StorageError):  # the log has failed, or another node leads: `is_active`
                 await partition.committed(partition.log_end)
 
@@ -307,14 +312,23 @@ class StateShard:
             GoQueueError: the refusal; it is not, and the state is built anew without it.
         """
         partition = self.log.partition
-        if partition.is_committed(end_offset):
-            return
         try:
+            self._check_led()
+            if partition.is_committed(end_offset):
+                return
             await partition.committed(end_offset)
         except StorageError as error:
             refused = self.failed(error)
             await self.rebuilt()
             raise refused from error
+
+    def _check_led(self) -> None:
+        """Raise where what lies below the watermark may be what another leader has put there."""
+        if not self.is_led:
+            raise LeadershipLostError(
+                f"{self.log.partition.id}: this node does not lead it in epoch {self.epoch} any "
+                "more: what was appended last may not be committed; send it again"
+            )
 
     def reply(self, end_offset: int | None, send: Callable[[GoQueueError | None], None]) -> None:
         """Call `send` once everything before an offset is committed; with the refusal if not.

@@ -11,7 +11,12 @@ from itertools import count
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from goqueue.model.errors import CoordinatorUnavailableError, DiskError, StorageError
+from goqueue.model.errors import (
+    CoordinatorUnavailableError,
+    DiskError,
+    LeadershipLostError,
+    StorageError,
+)
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.opening import open_on_disk
 from goqueue.partitions.partition import Partition
@@ -291,3 +296,68 @@ def test_replies_whose_changes_are_lost_are_refusals(tmp_path):
 def test_the_kinds_of_snapshots_have_numbers_of_their_own():
     assert len(set(SnapshotKind)) == len(SnapshotKind.__members__)
     assert {kind.label for kind in SnapshotKind} >= {"groups", "producers", "schemas"}
+
+
+# --- Leadership that goes to another node ---------------------------------------------------------
+
+
+class OfOthers:
+    """Makes a partition one whose appends are committed by other nodes, or not."""
+
+    def __init__(self, partition, monkeypatch):
+        self.partition = partition
+        self.waiting = []
+        self.high_watermark = partition.log_end
+        monkeypatch.setattr(type(partition), "is_committed", self._is_committed)
+        monkeypatch.setattr(type(partition), "committed", self._committed)
+
+    def _is_committed(self, _partition, end):
+        return end <= self.high_watermark
+
+    def _committed(self, _partition, end):
+        self.waiting.append((end, asyncio.get_running_loop().create_future()))
+        return self.waiting[-1][1]
+
+    def lose(self):
+        """Another node leads now; those who wait are told."""
+        self.partition.leader_epoch += 1
+        for _, future in self.waiting:
+            future.set_exception(LeadershipLostError("lost"))
+        self.waiting.clear()
+
+
+def test_a_shard_closes_when_its_node_loses_the_leadership_with_replies_waiting(
+    tmp_path, monkeypatch
+):
+    async def main():
+        stage = Stage(tmp_path)
+        await stage.lead()
+        others = OfOthers(stage.partition, monkeypatch)
+        told = []
+        stage.shard.reply(stage.shard.append([(b"n", b"1")]), told.append)
+        await asyncio.sleep(0)
+        others.lose()
+        async with asyncio.timeout(30):
+            await stage.shard.save()
+            await stage.shard.close()
+        assert [type(each) for each in told] == [CoordinatorUnavailableError]
+        await stage.end()
+
+    asyncio.run(main())
+
+
+def test_a_watermark_that_another_leader_has_moved_commits_nothing_of_this_one(
+    tmp_path, monkeypatch
+):
+    async def main():
+        stage = Stage(tmp_path)
+        await stage.lead()
+        others = OfOthers(stage.partition, monkeypatch)
+        end = stage.shard.append([(b"n", b"1")])
+        others.lose()
+        others.high_watermark = end + 10
+        with pytest.raises(CoordinatorUnavailableError):
+            await stage.shard.committed(end)
+        await stage.end()
+
+    asyncio.run(main())
