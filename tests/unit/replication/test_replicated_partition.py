@@ -14,6 +14,7 @@ from goqueue.model.errors import (
     NotLeaderError,
     OffsetGapError,
     OffsetOutOfRangeError,
+    OutOfOrderSequenceError,
     StorageError,
 )
 from goqueue.partitions.partition import Isolation
@@ -217,6 +218,26 @@ def test_a_duplicate_is_acknowledged_when_the_first_time_is_committed(
         leader.advance(1)
         await first
         assert not later.done()  # type: ignore[attr-defined]  # a future
+
+    _run(scenario)
+
+
+def test_a_gap_after_a_batch_that_a_new_leader_refused_is_no_mistake_of_the_producer(
+    make: Callable[..., Shelf],
+) -> None:
+    async def scenario() -> None:
+        shelf = make()
+        leader = await _led(shelf)
+        append(leader, b"a", producer_id=7, producer_epoch=0, base_sequence=0)
+        with pytest.raises(NotLeaderError):
+            append(leader, b"c", producer_id=7, producer_epoch=0, base_sequence=2)
+        append(leader, b"b", producer_id=7, producer_epoch=0, base_sequence=1)
+        shelf.clock.advance(60_000)
+        with pytest.raises(OutOfOrderSequenceError):
+            append(leader, b"d", producer_id=7, producer_epoch=0, base_sequence=4)
+        leader.admitted()
+        with pytest.raises(NotLeaderError):
+            append(leader, b"d", producer_id=7, producer_epoch=0, base_sequence=4)
 
     _run(scenario)
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from goqueue.model.errors import (
     GoQueueError,
     LeadershipLostError,
+    NotLeaderError,
     OffsetOutOfRangeError,
+    OutOfOrderSequenceError,
 )
 from goqueue.partitions.partition import Isolation, Partition, Placed
 from goqueue.partitions.replica import Leading
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
     from goqueue.storage.region import Readable
 
 _log = logging.getLogger(__name__)
+
+_GAP_S: Final = 3.0
+"""So long after batches are taken again, one that is missing was probably refused before."""
 
 
 class CommittedPartition(Partition):
@@ -84,6 +89,7 @@ class CommittedPartition(Partition):
         self.expire, self.next_expiry_ms = self._expire_led, self._next_expiry_ms
         self.delete_before = self._delete_committed
         self._tail = Tail(tails or TailBudget())
+        self._admitted_s = clock.monotonic_s()
         self._turn = asyncio.Lock()
         """Held by whatever changes the log of a follower and waits for the disk in between."""
         self.on_appended: Callable[[], None] | None = None
@@ -128,6 +134,7 @@ class CommittedPartition(Partition):
     def lead(self, epoch: int) -> None:
         """Append from now on, in this epoch."""
         super().lead(epoch)
+        self.admitted()
         self._mark()  # what a follower leaves to the leader is due now
 
     def follow(self, leader: int | None, epoch: int) -> None:
@@ -167,6 +174,25 @@ class CommittedPartition(Partition):
             self.on_persisted()
 
     # --- Leading ---------------------------------------------------------------------------------
+
+    def admitted(self) -> None:
+        """Batches are taken again that were refused until now."""
+        self._admitted_s = self._clock.monotonic_s()
+
+    def append(self, batch: Bytes, info: BatchInfo) -> Placed:
+        """As `Partition` does; a gap may be of a batch that was refused a moment ago.
+
+        A producer has several batches on their way. When the first is refused because this node
+        does not lead yet, and the second arrives when it does, the producer has made no mistake:
+        both are to be sent again. Told that the second is out of order, librdkafka would begin a
+        new epoch, and repeat under it what other partitions have stored and not acknowledged.
+        """
+        try:
+            return super().append(batch, info)
+        except OutOfOrderSequenceError:
+            if self._clock.monotonic_s() - self._admitted_s < _GAP_S:
+                raise NotLeaderError(str(self.id)) from None
+            raise
 
     def append_new(self, batch: Bytes, info: BatchInfo, now_ms: int) -> Placed:
         """As `Partition` does; followers are told, and readers when they have it."""

@@ -162,6 +162,8 @@ class LedPartition:
             partition.fail_waiting(
                 NotEnoughReplicasAfterAppendError(f"{self._shortage()}; the batch is not committed")
             )
+        elif was_short and not progress.is_short:
+            partition.admitted()
         self._admit()
 
     def _shortage(self) -> NotEnoughReplicasError:
@@ -183,7 +185,9 @@ class LedPartition:
         self._admit()
 
     def _admit(self) -> None:
-        self.partition.isolated = self._refusal()
+        was_isolated, self.partition.isolated = self.partition.isolated, self._refusal()
+        if was_isolated is not None and self.partition.isolated is None:
+            self.partition.admitted()
 
     def _refusal(self) -> GoQueueError | None:
         if self.is_resigning or not self.progress.is_leading:
