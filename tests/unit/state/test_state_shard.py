@@ -308,13 +308,13 @@ class OfOthers:
         self.partition = partition
         self.waiting = []
         self.high_watermark = partition.log_end
-        monkeypatch.setattr(type(partition), "is_committed", self._is_committed)
-        monkeypatch.setattr(type(partition), "committed", self._committed)
+        monkeypatch.setattr(partition, "is_committed", self._is_committed)
+        monkeypatch.setattr(partition, "committed", self._committed)
 
-    def _is_committed(self, _partition, end):
+    def _is_committed(self, end):
         return end <= self.high_watermark
 
-    def _committed(self, _partition, end):
+    def _committed(self, end):
         self.waiting.append((end, asyncio.get_running_loop().create_future()))
         return self.waiting[-1][1]
 
