@@ -32,9 +32,7 @@ class Mistakes:
 
     keep_holes: bool = False
     duplicates_at_once: bool = False
-    any_epoch: bool = False
     cut_by_hw: bool = False
-    keep_empty_epochs: bool = False
 
 
 @dataclass
@@ -73,6 +71,10 @@ class Cluster:
         self.store.on_commit.append(self.oracle.stored)
         self.keys = [PartitionKey(TOPIC, each) for each in range(shape.partitions)]
         self.producers: list[Producer] = []
+        self.on_entry: Callable[[int], None] = lambda _: None
+        """Called when a leader proposes that a node enters the in-sync set."""
+        self.on_lead: Callable[[int], None] = lambda _: None
+        """Called when a node begins to lead."""
 
     def new_log(self, node_id: int, key: PartitionKey) -> ModelLog:
         """An empty log for a replica."""
@@ -126,7 +128,13 @@ class Cluster:
         for machine in self.machines.values():
             if machine.process is not None:
                 machine.process.resume()
+        self._start_all()
+
+    def _start_all(self) -> None:
+        """Start every node, also those that are about to stop."""
+        for machine in self.machines.values():
             machine.start()
+        self.world.at(1.0, self._start_all)
 
     def is_whole(self) -> bool:
         """Whether every partition is led, every replica in sync and every log the same."""

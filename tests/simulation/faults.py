@@ -45,9 +45,14 @@ class Faults:
             self.start_all,
             self.heal_links,
             self.shrink_then_cut,
+            self.restart_all,
+            self.stale_fetch,
+            self.cut_at_entry,
+            self.lose_at_entry,
+            self.kill_at_lead,
         ]
         # A few kinds a run, so that they meet each other often.
-        self.kinds = self.rng.sample(kinds, self.rng.randint(4, 9))
+        self.kinds = self.rng.sample(kinds, self.rng.choice((2, 3, 4, 6, 9)))
         self.pace_s = self.rng.choice((0.15, 0.4, 0.9))
         self.cluster.store.lost_answers = self.rng.choice((0.0, 0.05, 0.3))
         self.is_over = False
@@ -104,6 +109,82 @@ class Faults:
             if node_id != leader:
                 self.world.at(self.rng.random(), self.kill, node_id)
         self.world.at(1.0 + self.rng.random() * 2, self.power_cut, leader)
+
+    def restart_all(self) -> None:
+        """A node is away for a while; then every other is restarted, and all are back at once."""
+        away = self._node()
+        self.cluster.machines[away].kill()
+        self.world.at(1.0 + self.rng.random(), self._restart_all, away)
+
+    def _restart_all(self, away: int) -> None:
+        if self.is_over:
+            return
+        self.world.say(f"fault: restart all, {away} being slow")
+        for node_id, machine in self.cluster.machines.items():
+            machine.kill()
+            self.cluster.network.slow[node_id, away] = 0.1
+            delay_s = 0.005 if node_id == away else self.rng.choice((0.01, 0.8))
+            self.world.at(delay_s, machine.start)
+        self.world.at(2.0, self.cluster.network.slow.clear)
+
+    def stale_fetch(self) -> None:
+        """A follower's fetches are under way for long, and it loses power meanwhile."""
+        leader, node_id = self._leader(), self._node()
+        if node_id != leader:
+            self.cluster.network.slow[node_id, leader] = self.rng.choice((0.15, 0.4))
+            self.world.at(self.rng.random(), self._quick_power_cut, node_id)
+
+    def _quick_power_cut(self, node_id: int) -> None:
+        if not self.is_over:
+            self.world.say(f"fault: quick power cut {node_id}")
+            self.cluster.machines[node_id].power_cut()
+            self.world.at(0.005, self.cluster.machines[node_id].start)
+            self.world.at(1.0, self.cluster.network.slow.clear)
+
+    def cut_at_entry(self) -> None:
+        """From now on whoever is about to enter an in-sync set may lose power, the store slow."""
+        self.cluster.on_entry = self._entering
+
+    def lose_at_entry(self) -> None:
+        """From now on the answer may be lost that a node is in sync, and the node cut off."""
+        self.cluster.on_entry = self._entering_unknown
+
+    def _entering_unknown(self, node_id: int) -> None:
+        if not self.is_over and self.rng.random() < 0.6:
+            self.cluster.store.loses_next_answer = True
+            for each in self.cluster.machines:
+                self.cluster.store.watch_lag_s[each] = 0.7
+            self.world.at(2.0, self.cluster.store.watch_lag_s.clear)
+            links = self._links(node_id)
+            self.cluster.network.cut.update(links)
+            self.world.at(2.0, self._restore, links)
+
+    def kill_at_lead(self) -> None:
+        """A follower lags, its leader dies; from now on a new leader may be killed at once."""
+        self.cluster.on_lead = self._leading
+        leader, late = (
+            self._leader(),
+            self.rng.choice(self.cluster.record(self.cluster.keys[0]).isr),
+        )
+        if late != leader:
+            self.cluster.network.slow[leader, late] = 0.3
+            self.world.at(0.4, self.kill, leader)
+            self.world.at(2.0, self.cluster.network.slow.clear)
+
+    def _leading(self, node_id: int) -> None:
+        if not self.is_over and self.rng.random() < 0.6:
+            self.world.at(self.rng.random() * 0.005, self._kill_quickly, node_id)
+
+    def _kill_quickly(self, node_id: int) -> None:
+        if not self.is_over:
+            self.world.say(f"fault: quick kill {node_id}")
+            self.cluster.machines[node_id].kill()
+            self.world.at(self.rng.choice((0.005, 1.0)), self.cluster.machines[node_id].start)
+
+    def _entering(self, node_id: int) -> None:
+        if not self.is_over and self.rng.random() < 0.6:
+            self.cluster.store.next_delay_s = 0.3 + self.rng.random()
+            self._quick_power_cut(node_id)
 
     def pause(self) -> None:
         node_id = self._leader() if self.rng.random() < 0.5 else self._node()
@@ -169,7 +250,20 @@ class Faults:
             process.disk_error(self.rng.choice(self.cluster.keys))
 
     def configure(self) -> None:
-        self.cluster.configure(self.rng.choice(self.cluster.keys), self.rng.choice((1, 2, 2, 3)))
+        """Change `min.insync.replicas`; or lower it when one replica is left in sync."""
+        if self.rng.random() < 0.5:
+            self._configure(self.rng.choice((1, 2, 2, 3)))
+            return
+        self._configure(2)
+        leader = self._leader()
+        for node_id in self.cluster.machines:
+            if node_id != leader:
+                self.kill(node_id)
+        self.world.at(0.7, self._configure, 1)
+
+    def _configure(self, min_isr: int) -> None:
+        if not self.is_over:
+            self.cluster.configure(self.rng.choice(self.cluster.keys), min_isr)
 
     def stop(self) -> None:
         node_id = self._node()
@@ -229,9 +323,10 @@ def run(
     rng = world.rng
     cluster.start()
     number = 0
+    pace_s = rng.choice((0.03, 0.1, 0.4))
     for key in cluster.keys:
         for acks in (-1, -1, 1):
-            Producer(cluster, key, number, acks, rng.choice((0.03, 0.1)))
+            Producer(cluster, key, number, acks, pace_s)
             number += 1
     world.run(world.now_s + 0.5)
     faults = Faults(cluster)

@@ -102,8 +102,8 @@ class ModelLog:
         else:
             self.truncate(kept)
 
-    def kill(self) -> None:
-        """The process is gone; the page cache is not."""
+    def reopen(self) -> None:
+        """Another process begins; what is in the page cache is there."""
 
     def close(self) -> None:
         """The node is stopped in order."""

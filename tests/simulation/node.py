@@ -47,6 +47,7 @@ FETCH_WAIT_S = 0.5
 FETCH_TIMEOUT_S = 1.0
 FETCH_RECORDS = 8
 FLUSH_S = 0.5
+SAVE_S = 3.0
 ADDRESS = NodeAddress("node", 1)
 
 
@@ -57,7 +58,7 @@ class Machine:
         self.cluster = cluster
         self.node_id = node_id
         self.logs: dict[PartitionKey, ModelLog] = {}
-        self.watermarks: dict[PartitionKey, int] = {}
+        self.saved_watermarks: dict[PartitionKey, int] = {}
         """The file of high watermarks: old values, to start with."""
         self.lost_power = False
         """Since the last clean stop, or the last start that told so."""
@@ -74,6 +75,8 @@ class Machine:
         """Start a process, unless one runs."""
         if self.process is None:
             self.runs += 1
+            for log in self.logs.values():
+                log.reopen()
             self.process = Process(self)
             self.process.open()
 
@@ -83,8 +86,6 @@ class Machine:
             self.cluster.store.unwatch(self.node_id)
             self.process.is_dead = True
             self.process = None
-            for log in self.logs.values():
-                log.kill()
 
     def power_cut(self) -> None:
         """End the process and lose what is not on the disk."""
@@ -146,6 +147,7 @@ class Process:
         self.followed: dict[PartitionKey, FollowerState] = {}
         self.last_led: dict[PartitionKey, int] = {}
         """The newest epoch that this run led in: there is one `LeaderProgress` an epoch."""
+        self.watermarks = dict(machine.saved_watermarks)
         self.failed: dict[PartitionKey, int] = {}
         """Logs that lost something after a failed write, and have not told the store; with the
         incarnation in which they did."""
@@ -221,6 +223,9 @@ class Process:
             if isinstance(core, LeaderProgress):
                 self.after(core.key)
 
+        if isinstance(core, LeaderProgress):
+            for node_id in core.maximal.difference(core.isr):
+                self.cluster.on_entry(node_id)
         self.transact(proposal.purpose, proposal.conditions, proposal.operations, answer)
 
     # --- Starting, registering -------------------------------------------------------------------
@@ -241,6 +246,7 @@ class Process:
         self.register()
         self.later(self.world.rng.random() * PING_S, self.tick)
         self.later(FLUSH_S, self.flush)
+        self.later(SAVE_S, self.save)
 
     def register(self, *, anew: bool = True) -> None:
         """Put the node's record, under a session of its own."""
@@ -354,12 +360,15 @@ class Process:
         for change in changes:
             if change.key.startswith("partitions/"):
                 self.refresh(PartitionKey.parse(change.key))
+        self._stay_registered()
+        self.suspicion.watch(self.view, self.world.now_s)
+
+    def _stay_registered(self) -> None:
         if self.incarnation and not self._is_registering:
             if self.view.is_fenced(self.node_id):
                 self._fenced()
-            elif self.node_id not in self.view.nodes and revision > self.registered_at:
+            elif self.node_id not in self.view.nodes and self.view.revision > self.registered_at:
                 self.register(anew=False)
-        self.suspicion.watch(self.view, self.world.now_s)
 
     def _fenced(self) -> None:
         """Register anew, after a while that doubles: whoever fenced this node may do so again."""
@@ -423,10 +432,11 @@ class Process:
         self.led[key] = Leader(progress, log)
         self._note_position(key)
         self._moved(key)
+        self.cluster.on_lead(self.node_id)
 
     def watermark(self, key: PartitionKey) -> int:
         """What this node knows to be committed."""
-        return min(self.machine.watermarks.get(key, 0), self.machine.log(key).end)
+        return min(self.watermarks.get(key, 0), self.machine.log(key).end)
 
     def _note_position(self, key: PartitionKey) -> None:
         log, progress = self.machine.log(key), self.led[key].progress
@@ -438,8 +448,8 @@ class Process:
         """Tell whoever waits for the high watermark."""
         leader = self.led[key]
         hw = leader.progress.hw
-        if hw > self.machine.watermarks.get(key, 0):
-            self.machine.watermarks[key] = hw
+        if hw > self.watermarks.get(key, 0):
+            self.watermarks[key] = hw
             self.cluster.oracle.moved(self.node_id, key, leader.progress.epoch, hw)
         while leader.waiting and leader.waiting[0][0] <= hw:
             leader.waiting.pop(0)[1]("")
@@ -532,7 +542,7 @@ class Process:
             reply(FetchAnswer(FetchProblem.NOT_LEADER), [])
             return
         progress, log = leader.progress, self.machine.log(key)
-        if ask.epoch != progress.epoch and not self.cluster.mistakes.any_epoch:
+        if ask.epoch != progress.epoch:
             reply(FetchAnswer(FetchProblem.OTHER_EPOCH), [])
             return
         if not progress.is_current(node_id, incarnation):
@@ -592,8 +602,7 @@ class Process:
         if key in self.led:
             return
         self.followed[key] = FollowerState(leader, record.epoch, self.watermark(key))
-        if not self.cluster.mistakes.keep_empty_epochs:
-            self.machine.log(key).drop_empty_epoch()
+        self.machine.log(key).drop_empty_epoch()
         if self.cluster.mistakes.cut_by_hw:
             self.machine.log(key).truncate(self.watermark(key))
         self._fetch(key)
@@ -648,8 +657,8 @@ class Process:
                     delay_s = 0.001 + self.world.rng.random() * 0.004
                     self.later(delay_s, self._flushed, key, log.end)
             log.delete_before(min(act.log_start, log.end))
-            if act.high_watermark > self.machine.watermarks.get(key, 0):
-                self.machine.watermarks[key] = act.high_watermark
+            if act.high_watermark > self.watermarks.get(key, 0):
+                self.watermarks[key] = act.high_watermark
                 self.cluster.oracle.follows(self.node_id, key, act.high_watermark)
         elif isinstance(act, Cut):
             self.world.say(f"node {self.node_id} cuts its log from {log.end} to {act.to}")
@@ -666,7 +675,7 @@ class Process:
         to = act.to if isinstance(act, Cut) else act.at
         self.cluster.oracle.cut(self.node_id, key, to, is_below_hw=act.is_below_hw)
         if act.is_below_hw:
-            self.machine.watermarks[key] = to
+            self.watermarks[key] = to
 
     # --- Disks -----------------------------------------------------------------------------------
 
@@ -677,6 +686,11 @@ class Process:
                 if key not in self.failed:
                     log.flush()
         self.later(FLUSH_S, self.flush)
+
+    def save(self) -> None:
+        """Write the file of high watermarks."""
+        self.machine.saved_watermarks = dict(self.watermarks)
+        self.later(SAVE_S, self.save)
 
     def _flushed(self, key: PartitionKey, end: int) -> None:
         log = self.machine.log(key)
@@ -751,6 +765,7 @@ class Process:
         now_s, view = self.world.now_s, self.view
         self.later(PING_S, self.tick)
         self.suspicion.tick(now_s)
+        self._stay_registered()
         ping = self.suspicion.ping(
             now_s, incarnation=self.incarnation, wall_ms=int(now_s * 1000), lag_ms=0
         )
@@ -812,7 +827,7 @@ class Process:
         if key in self.failed or self.state is not NodeState.ACTIVE:
             return
         log = self.machine.log(key)
-        end = LogEnd(log.epochs.epoch_at(log.end - 1), log.end)
+        end = LogEnd(log.epochs.epoch_at(log.end - 1), log.end, log.start)
         self.send(asker, "told_end", reply, self.node_id, end)
 
     @staticmethod
@@ -844,6 +859,7 @@ class Process:
             log.flush()
             log.close()
         session = self.session
+        self.machine.saved_watermarks = dict(self.watermarks)
         self.machine.kill()
         if session is not None:
             self.cluster.network.send(self.node_id, STORE, self.cluster.store.end_session, session)

@@ -128,6 +128,9 @@ class ModelStore:
         self.is_down = False
         self.lost_answers = 0.0
         """The share of transactions whose answer is lost, happened or not."""
+        self.next_delay_s = 0.0
+        """How much later than others the next transaction happens."""
+        self.loses_next_answer = False
         self.watch_lag_s: dict[int, float] = {}
         self._watchers: dict[int, _Watcher] = {}
         self._deadlines: dict[SessionId, float] = {}
@@ -159,15 +162,17 @@ class ModelStore:
                 return
             result = self.commit(node_id, purpose, conditions, operations)
             back_s = self._network.delay(STORE, node_id)
-            if back_s is not None and fate > self.lost_answers / 2:
+            if back_s is not None and fate > self.lost_answers / 2 and not is_lost:
                 world.at(back_s, tell, result)
 
-        fate = rng.random()
+        fate, is_lost = rng.random(), self.loses_next_answer
+        self.loses_next_answer = False
         there_s = self._network.delay(node_id, STORE)
         if self.lost_answers / 2 < fate <= self.lost_answers:
             there_s = rng.choice((None, rng.random() * 1.5))
         if there_s is not None:
-            world.at(there_s + 0.001, apply)
+            world.at(there_s + 0.001 + self.next_delay_s, apply)
+        self.next_delay_s = 0.0
         world.at(STORE_TIMEOUT_S, tell, Unknown("no answer in time"))
 
     def read(self, node_id: int, answer: Callable[[Snapshot | None], None]) -> None:

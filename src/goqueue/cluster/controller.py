@@ -139,7 +139,7 @@ class ControllerCore:
         proposals += self._fence(view, suspected, now_s)
         if view.revision != self._scanned:
             self._scanned = view.revision
-            proposals += self._propose("elect", self._elections(view), view, now_s)
+            proposals += self._propose("elect", self._elections(view, suspected), view, now_s)
         proposals += self._propose("preferred", self._preferred(view, now_s), view, now_s)
         if topics is not None:
             proposals += self._propose("sweep", self._sweep(view, topics, now_s), view, now_s)
@@ -190,7 +190,7 @@ class ControllerCore:
                 self._taken(revision)
             return
         holder = current.get(CONTROLLER)
-        if holder is None or holder.revision != self.revision:
+        if CONTROLLER in current and (holder is None or holder.revision != self.revision):
             self.deposed()
             return
         for key in proposal.keys:
@@ -275,10 +275,16 @@ class ControllerCore:
             put = Put(key, encode(fence))
             yield self._send(Proposal("fence", self._token(), conditions, (put,)), now_s)
 
-    def _elections(self, view: ClusterView) -> Iterator[PartitionChange]:
+    def _elections(
+        self, view: ClusterView, suspected: Collection[int]
+    ) -> Iterator[PartitionChange]:
         for key, stored in view.partitions.items():
             record = elections.elected(stored, view)
-            if record is not None and self._is_free(key):
+            if record is None or not self._is_free(key):
+                continue
+            if record.leader in suspected:
+                self._scanned = None  # once it is fenced, or heard again
+            else:
                 yield _change(key, stored, record)
 
     def _preferred(self, view: ClusterView, now_s: float) -> Iterator[PartitionChange]:

@@ -28,10 +28,13 @@ if TYPE_CHECKING:
 
 
 class LogEnd(NamedTuple):
-    """How far a replica's log reaches; the greatest one lost least."""
+    """How far a replica's log reaches."""
 
     last_epoch: int
+    """The epoch of its last record, -1 without one."""
     end: int
+    start: int = 0
+    """Everything below was committed, for nothing else is removed."""
 
 
 # --- The in-sync set ------------------------------------------------------------------------------
@@ -141,8 +144,9 @@ def elected(stored: Stored[PartitionRecord], view: ClusterView) -> PartitionReco
     leader = next(iter(candidates(record, view)), None)
     if leader is not None:
         alive = {each for each in record.isr if view.is_active(each)}
-        record = with_isr(record, alive | {leader}, record.struck)
-        return led_by(record, leader, stored.value, view)
+        new = with_isr(record, alive | {leader}, record.struck)
+        # Whoever is elected may be gone already: only a leader that acts forgets who was struck.
+        return led_by(replace(new, struck=record.struck), leader, stored.value, view)
     if record.leader is not None:
         record = led_by(record, None, stored.value, view)
     return None if record == stored.value else record
@@ -215,9 +219,14 @@ def is_recoverable(stored: Stored[PartitionRecord], view: ClusterView) -> bool:
 def recovered(
     record: PartitionRecord, ends: Mapping[int, LogEnd], view: ClusterView
 ) -> PartitionRecord:
-    """The record led by the replica whose log reaches furthest; what the others have is lost."""
+    """The record led by the replica whose log reaches furthest; what the others have is lost.
+
+    That is the newest epoch, then the greatest end, among those that reach where every log starts:
+    a log that was trimmed to its end has no record left to tell an epoch.
+    """
+    floor = max(each.start for each in ends.values())
     best = max(
-        (each for each in record.replicas if each in ends),
-        key=lambda each: (ends[each], -record.replicas.index(each)),
+        (each for each in record.replicas if each in ends and ends[each].end >= floor),
+        key=lambda each: (*ends[each][:2], -record.replicas.index(each)),
     )
     return led_by(replace(record, isr=(best,), elr=(), struck=()), best, record, view)

@@ -271,7 +271,7 @@ class LeaderProgress:
         lost = {each for each in self.isr if self._has_lost(each)}
         gone = {each for each in self.isr if self._is_gone(each, now_s, view)}
         new = {each for each in self.followers if self._may_enter(each, now_s, view)}
-        if not lost and not gone and not new:
+        if not lost and not gone and not new and not self.record.struck:
             return None
         record = with_isr(self.record, {*self.isr, *new} - lost - gone, lost)
         return self._propose("isr", record, frozenset({self.node_id, *new}), now_s, view)

@@ -66,7 +66,7 @@ class PartitionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     never commits by one value while somebody else keeps eligible leaders by another."""
     struck: tuple[int, ...] = ()
     """Replicas that were in sync or eligible, and came back without all that they had. None of them
-    leads while another may. The last one struck stays in `isr` too."""
+    leads while another may. The last one struck stays in `isr` too. The next leader clears it."""
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     """A reassignment under way: replicas that come and go."""
