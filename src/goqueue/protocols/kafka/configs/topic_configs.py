@@ -44,7 +44,12 @@ class TopicResources:
         if name is None:
             value = topic.settings.defaults.get(setting.name, setting.default)
             return [*found, Synonym(setting.name, value, SOURCE_DEFAULT)]
-        return found + layers_of(self._broker.configs, name, dynamic=not topic.is_internal)
+        found += layers_of(self._broker.configs, name, dynamic=not topic.is_internal)
+        value = topic.settings.text(setting.name)
+        if found[0].value != value:
+            # In a cluster, min.insync.replicas follows from how many replicas the topic has.
+            found.insert(0, Synonym(setting.name, value, SOURCE_DEFAULT))
+        return found
 
     async def alter(self, resource: Struct, *, incremental: bool, dry: bool) -> None:
         """Replace the settings of a topic, or change some of them."""
