@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.model.errors import (
     GoQueueError,
+    LeaderUnavailableError,
     NotCoordinatorError,
     NotInClusterError,
     NotLeaderError,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 
 ACTIVE: Final = "active"
+STOPPING: Final = "stopping"
 FENCED: Final = "fenced"
 AWAY: Final = "away"
 
@@ -141,12 +143,18 @@ def as_refused(error: GoQueueError) -> GoQueueError:
 
     Clients of Kafka's protocol find leaders and coordinators by themselves.
     """
-    if isinstance(error, NotLeaderError | NotCoordinatorError):
-        return NotInClusterError(
-            f"{error}. Requests of this protocol are not forwarded, not yet in a cluster: send it "
-            "to the node that leads, or use a Kafka client, which finds it by itself"
-        )
-    return error
+    if isinstance(error, NotLeaderError) and error.leader is None:
+        return LeaderUnavailableError(f"{error.partition} has no leader at the moment: try again")
+    if isinstance(error, NotLeaderError):
+        where, there = f"{error.partition} is led by node {error.leader}", f"node {error.leader}"
+    elif isinstance(error, NotCoordinatorError):
+        where, there = "another node coordinates the group", "that node"
+    else:
+        return error
+    return NotInClusterError(
+        f"{where}, and requests over HTTP and gRPC are not forwarded: not yet in a cluster. Send "
+        f"it to {there}, or use a Kafka client, which finds it by itself"
+    )
 
 
 def not_in_cluster(what: str) -> NotInClusterError:

@@ -145,6 +145,10 @@ class GroupAdministration(GroupRegistry):
         out.reply(token, PartitionOutcomes(outcomes))
         return out
 
+    def topics_with_offsets(self) -> set[str]:
+        """The names of topics that some group has committed offsets of."""
+        return {part.topic for slot in self.slots.values() for part in slot.offsets.committed}
+
     def delete_topics(self, topics: Iterable[str]) -> Effects:
         """Topics are gone, and so is how far they were read."""
         out = Effects()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -35,6 +36,7 @@ from goqueue.model.errors import (
     GoQueueError,
     GroupError,
     InconsistentGroupProtocolError,
+    MetadataError,
     TopicError,
 )
 from goqueue.model.lag import PartitionLag
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from goqueue.state.logs import StateLogs
     from goqueue.tracing.log_groups import LogGroupTraces
 
+_log = logging.getLogger(__name__)
 _R = TypeVar("_R")
 
 
@@ -92,6 +95,8 @@ class Groups(GroupShards):
         self._traces = traces
         self.settings = settings
         self._memory = MemberMemory(settings)
+        self._forgetting: set[asyncio.Task[None]] = set()
+        """One for each shard that was taken over and is looked through."""
         self._catalogue = TopicCatalogue()
         self.is_queue_group: Callable[[str], bool] = lambda _: False
         """Whether there is a queue group of the same name."""
@@ -109,6 +114,8 @@ class Groups(GroupShards):
 
     async def stop(self) -> None:
         """Send everyone away and keep the state."""
+        for task in self._forgetting:
+            task.cancel()
         await asyncio.gather(*(shard.close() for shard in self._family.opened()))
 
     def follow_settings(self, group_id: str) -> None:
@@ -127,8 +134,27 @@ class Groups(GroupShards):
             on_rebalance=self._traces.rebalanced,
             on_gone=self._on_gone,
             on_moved=self._on_moved,
-            in_cluster=self._facts is not None,
+            on_loaded=None if self._facts is None else self._on_loaded,
         )
+
+    def _on_loaded(self, shard: GroupShard) -> None:
+        task = asyncio.get_running_loop().create_task(self._forget_gone(shard))
+        self._forgetting.add(task)
+        task.add_done_callback(self._forgetting.discard)
+
+    async def _forget_gone(self, shard: GroupShard) -> None:
+        """Forget offsets of topics that were deleted while nobody coordinated these groups.
+
+        Whether they were, the store says: this node may not have heard yet of one that is new.
+        """
+        for name in shard.coordinator.topics_with_offsets() - self._topics.catalogue.by_name.keys():
+            try:
+                is_gone = await self._topics.is_gone(name)
+            except MetadataError as error:
+                _log.warning("offsets of topic %s are kept, which may be deleted: %s", name, error)
+                continue
+            if is_gone and name not in self._topics.catalogue.by_name:
+                shard.forget_topic(name)
 
     def _on_moved(self, moves: Sequence[OffsetMove]) -> None:
         """Offsets were committed: what lies between the old and the new one was consumed.

@@ -50,16 +50,18 @@ class GroupShard:
         on_rebalance: OnRebalance,
         on_gone: Callable[[str], None],
         on_moved: Callable[[Sequence[OffsetMove]], None],
-        in_cluster: bool = False,
+        on_loaded: Callable[[GroupShard], None] | None = None,
     ) -> None:
         """Keep groups in `log`; `memory` is shared with the other shards.
 
-        `on_gone` is told of those that there are no more, `on_moved` of committed offsets. With
-        `in_cluster`, other nodes may coordinate the groups.
+        `on_gone` is told of those that there are no more, `on_moved` of committed offsets. In a
+        cluster, where other nodes may coordinate the groups, `on_loaded` is called each time that
+        this node takes them over.
         """
-        refusal = self._moved if in_cluster else _unavailable
+        self._in_cluster = on_loaded is not None
+        refusal = self._moved if self._in_cluster else _unavailable
         self.state = StateShard(log, self, executor, refusal, on_active=self._on_active)
-        self._in_cluster = in_cluster
+        self._on_loaded = on_loaded
         self._on_moved = on_moved
         self._on_rebalance = on_rebalance
         self._on_gone = on_gone
@@ -100,6 +102,8 @@ class GroupShard:
     def _on_active(self) -> None:
         self._arm()
         self._forget_topics()
+        if self._on_loaded is not None:
+            self._on_loaded(self)
 
     def dump(self) -> Iterable[StateEntry]:
         """Everything, as entries that would build it."""
@@ -173,7 +177,13 @@ class GroupShard:
         self.state.save_if_due()
 
     def forget_topic(self, name: str) -> None:
-        """A topic is gone, and so is how far anyone has read it; done once it can be stored."""
+        """A topic is gone, and so is how far anyone has read it; done once it can be stored.
+
+        What another node coordinates, that node forgets: by the time that this one takes over,
+        there may be a topic of the same name.
+        """
+        if self._in_cluster and not self.state.is_open:
+            return
         self._gone_topics.append(name)
         if self.state.is_active:
             self._forget_topics()
@@ -221,6 +231,7 @@ class GroupShard:
         self._disarm()
         await self.state.save()
         await self.state.close()
+        self._gone_topics.clear()
         self._send(self.coordinator.abandon().replies, None)
 
 

@@ -532,6 +532,7 @@ class NotLeaderError(TopicError):
         super().__init__(
             f"{partition} is not led by this node and {where}: refresh the metadata and try again"
         )
+        self.partition = partition
         self.leader = leader
         self.epoch = epoch
 

@@ -174,6 +174,10 @@ class Topics:
     async def refresh(self) -> None:
         """Take in topics that were made elsewhere: of one node there are none."""
 
+    async def is_gone(self, name: str) -> bool:
+        """Whether there is no such topic, whatever this node has heard."""
+        return await self._store.get(TOPICS + name) is None
+
     def use_defaults(self, defaults: Mapping[str, str]) -> list[Topic]:
         """Let topics use what was set at run time where they say nothing; returns who is affected.
 

@@ -170,6 +170,30 @@ class ClusterTopics(Topics):
         minimum = "2" if stored.replication_factor >= _SAFE_FACTOR else "1"
         return super()._settings(stored, {INSYNC_SETTING: minimum, **defaults})
 
+    def plan(
+        self,
+        name: str,
+        partition_count: int,
+        overrides: Mapping[str, str],
+        *,
+        internal: bool = False,
+        replication: Replication = ANYWHERE,
+    ) -> Topic:
+        """The topic that `create` would make. Raises like `Topics.plan`."""
+        topic = super().plan(
+            name, partition_count, overrides, internal=internal, replication=replication
+        )
+        _check_minimum(overrides, topic)
+        return topic
+
+    def plan_settings(
+        self, name: str, overrides: Mapping[str, str], *, internal: bool = False
+    ) -> Topic:
+        """The topic that `configure` would change. Raises like `Topics.plan_settings`."""
+        topic = super().plan_settings(name, overrides, internal=internal)
+        _check_minimum(overrides, topic)
+        return topic
+
     # --- Making ----------------------------------------------------------------------------------
 
     def _factor(self, new_count: int, replication: Replication) -> int:

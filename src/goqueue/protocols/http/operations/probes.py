@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 import goqueue
+from goqueue.cluster.facts import ACTIVE, AWAY, STOPPING
 from goqueue.model.errors import DiskError, GoQueueError
 from goqueue.partitions.health import failed_logs
 from goqueue.protocols.http.api.errors import StoppingError, UnavailableError
@@ -160,10 +161,12 @@ async def storage_check(node: ServedNode) -> str:
 
 
 def cluster_check(facts: ClusterFacts) -> str:
-    """`ok`, or why clients are not sent to this node."""
-    if facts.node(facts.node_id) is None:
-        return "this node is starting, fenced by the controller, or not registered"
-    return "ok"
+    """`ok`, or why the others do not count on this node."""
+    states = {each.node_id: each.state for each in facts.members()}
+    state = states.get(facts.node_id, AWAY)
+    if state == AWAY:
+        return "degraded: this node is not registered with the others"
+    return "ok" if state in {ACTIVE, STOPPING} else f"this node is {state}"
 
 
 async def metadata_check(node: ServedNode) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.cluster.facts import not_in_cluster
 from goqueue.model.errors import CoordinatorUnavailableError, GoQueueError
 from goqueue.protocols.kafka.brokers import NONE, Brokers
 from goqueue.protocols.kafka.errors import code_for
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 _BATCHED_FROM: Final = 4
 _GROUP: Final = 0
-_KEY_TYPES: Final = {_GROUP: "consumer groups", 1: "transactions", 2: "share groups"}
+_KEY_TYPES: Final = frozenset({_GROUP, 1, 2})
 """Groups, transactional ids, and partitions of share groups."""
 
 
@@ -49,14 +48,12 @@ class CoordinatorsApi:
                 f"key type {key_type}, expected 0 (group), 1 (transaction) or 2 (share)",
             )
             return lambda _: refusal
-        if not self._brokers.is_cluster:
-            here = self._at(self._broker.settings.node_id, listener_name)
-            return lambda _: here
-        if key_type != _GROUP:
-            error = not_in_cluster(_KEY_TYPES[key_type])
-            refusal = _nowhere(code_for(error), str(error))
-            return lambda _: refusal
-        return lambda key: self._group(key, listener_name)
+        if key_type == _GROUP and self._brokers.is_cluster:
+            return lambda key: self._group(key, listener_name)
+        # Also for the transactions that a cluster does not have: clients would look for a
+        # coordinator for ever, and what they ask of it is refused.
+        here = self._at(self._broker.settings.node_id, listener_name)
+        return lambda _: here
 
     def _group(self, group_id: str, listener_name: str) -> dict[str, Any]:
         """The leader of the partition that holds the group."""
