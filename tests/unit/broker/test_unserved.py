@@ -1,0 +1,265 @@
+"""What a cluster does not serve yet is refused by each protocol's own codes, and stores nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from goqueue.broker.unserved import Unserved
+from goqueue.model.delivery import DELIVER_AT_HEADER
+from goqueue.model.errors import NotInClusterError
+from goqueue.protocols.http.api.app import HttpApp
+from goqueue.protocols.http.api.requests import Request
+from goqueue.protocols.http.api.responses import Response
+from goqueue.protocols.http.routes import build_router
+from goqueue.records import TRANSACTIONAL, Record, encode
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
+from support.cluster_brokers import OneOfThree, one_of_three
+from support.scenarios import scenario
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REFUSED = ErrorCode.unsupported_version
+TX = {"transactional_id": "tx", "producer_id": 1, "producer_epoch": 0}
+MEMBER = {"group_id": "g", "member_id": "m"}
+
+
+def test_a_service_that_is_not_served_refuses_all_but_what_has_an_answer() -> None:
+    service = Unserved("transactions", snapshot_bytes=0)
+    assert service.snapshot_bytes == 0
+    assert list(service) == []
+    with pytest.raises(NotInClusterError, match=r"transactions: not yet in a cluster"):
+        service.begin("tx")
+
+
+def _codes(found: Any) -> set[ErrorCode]:
+    """Every error code in an answer, wherever it is; fields that are not there count as none."""
+    if isinstance(found, tuple):
+        return {code for each in found for code in _codes(each)}
+    if not hasattr(found, "__slots__"):
+        return set()
+    codes = set()
+    for name in found.__slots__:
+        value = getattr(found, name)
+        if name.endswith("error_code"):
+            codes.add(ErrorCode(value))
+        else:
+            codes |= _codes(value)
+    return codes
+
+
+REQUESTS: list[tuple[ApiKey, int, dict[str, Any]]] = [
+    (
+        ApiKey.INIT_PRODUCER_ID,
+        4,
+        {**TX, "transaction_timeout": 1000, "producer_id": -1, "producer_epoch": -1},
+    ),
+    (
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        3,
+        {
+            "v3_and_below_transactional_id": "tx",
+            "v3_and_below_producer_id": 1,
+            "v3_and_below_producer_epoch": 0,
+            "v3_and_below_topics": [{"name": "t", "partitions": [0]}],
+        },
+    ),
+    (ApiKey.ADD_OFFSETS_TO_TXN, 3, {**TX, "group_id": "g"}),
+    (ApiKey.END_TXN, 3, {**TX, "committed": True}),
+    (
+        ApiKey.TXN_OFFSET_COMMIT,
+        3,
+        {
+            **TX,
+            "group_id": "g",
+            "generation_id": -1,
+            "member_id": "",
+            "group_instance_id": None,
+            "topics": [
+                {
+                    "name": "t",
+                    "partitions": [
+                        {
+                            "partition_index": 0,
+                            "committed_offset": 1,
+                            "committed_leader_epoch": -1,
+                            "committed_metadata": "",
+                        }
+                    ],
+                }
+            ],
+        },
+    ),
+    (
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        1,
+        {**MEMBER, "member_epoch": 0, "rack_id": None, "subscribed_topic_names": ["t"]},
+    ),
+    (
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        1,
+        {"timeout": 1000, "allow_replication_factor_change": True, "topics": []},
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "version", "fields"), REQUESTS, ids=lambda each: str(each)[:30])
+def test_kafkas_requests_are_refused(
+    tmp_path: Path, key: ApiKey, version: int, fields: dict[str, Any]
+) -> None:
+    @scenario
+    async def run() -> None:
+        async with one_of_three(tmp_path) as made:
+            await made.topic("t", (1, 2, 3))
+            answer = await made.ask(key, version, **fields)
+            assert REFUSED in _codes(answer), answer
+
+    run()
+
+
+async def _produce(made: OneOfThree, batch: bytes | bytearray) -> ErrorCode:
+    data = [{"index": 0, "records": batch}]
+    answer = await made.ask(
+        ApiKey.PRODUCE,
+        11,
+        transactional_id=None,
+        acks=1,
+        timeout=1000,
+        topic_data=[{"name": "t", "partition_data": data}],
+    )
+    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+
+@scenario
+async def test_batches_of_what_is_not_served_are_refused_and_not_stored(tmp_path: Path) -> None:
+    async with one_of_three(tmp_path) as made:
+        topic = await made.topic("t", (1, 2, 3), **{"goqueue.kafka.headers": "true"})
+        (partition,) = made.broker.partitions.of_topic(topic)
+        record = Record(0, 1, b"k", b"v")
+        transactional = encode(
+            [record], producer_id=1, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL
+        )
+        assert await _produce(made, transactional) is REFUSED
+        due = str(made.broker.clock.now_ms() + 60_000).encode()
+        delayed = encode([Record(0, 1, b"k", b"v", ((DELIVER_AT_HEADER, due),))])
+        assert await _produce(made, delayed) is REFUSED
+        await made.broker.configure_topic("t", {"goqueue.schema.validation": "id"})
+        assert await _produce(made, encode([record])) is REFUSED
+        assert partition.log_end == 0
+
+
+class _Node:
+    """What routes know of a node."""
+
+    def __init__(self, made: OneOfThree) -> None:
+        self.broker = made.broker
+        self.store = made.store
+        self.maintenance = made.broker.maintenance()
+        self.metrics = made.broker.metrics
+        self.is_started = self.is_ready = True
+        self.uptime_s = 1.0
+        self.connection_count = 0
+        self.degradation = None
+
+
+class _Api:
+    def __init__(self, made: OneOfThree) -> None:
+        node: Any = _Node(made)
+        self._app = HttpApp(lambda: build_router(node))
+
+    async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        data = b"" if body is None else json.dumps(body).encode()
+        request = Request(method, path.encode(), {}, data)
+        answer = await self._app.answer(request, self._app.match(request))
+        assert isinstance(answer, Response)
+        return answer.status, json.loads(answer.body) if answer.body else None
+
+
+@scenario
+async def test_http_refuses_what_a_cluster_does_not_serve(tmp_path: Path) -> None:
+    async with one_of_three(tmp_path) as made:
+        await made.topic("t", (1, 2, 3))
+        api = _Api(made)
+        for method, path, body in (
+            ("GET", "/transactions", None),
+            ("GET", "/dlq", None),
+            ("GET", "/topics/t/delayed", None),
+            ("GET", "/pipelines", None),
+            ("POST", "/groups/g/join", {"topics": ["t"]}),
+            ("POST", "/messages/ack", {"receipt_handle": "x"}),
+        ):
+            status, answer = await api.ask(method, path, body)
+            assert (status, answer["code"]) == (501, "not_in_cluster"), path
+        status, answer = await api.ask("GET", "/subjects")
+        assert (status, answer["error_code"]) == (501, 501), "in the words of its own clients"
+
+
+@scenario
+async def test_http_publishes_what_is_led_here_and_refuses_the_rest_whole(tmp_path: Path) -> None:
+    async with one_of_three(tmp_path) as made:
+        topic = await made.topic("t", (1, 2, 3), (2, 1, 3))
+        api = _Api(made)
+        here, there = {"value": "a", "partition": 0}, {"value": "b", "partition": 1}
+        status, answer = await api.ask("POST", "/topics/t/messages", {"messages": [here, there]})
+        assert (status, answer["code"]) == (501, "not_in_cluster")
+        assert "led by node 2" in answer["detail"]
+        partition = made.broker.partitions.of_topic(topic)[0]
+        assert partition.log_end == 0, "all of a request is stored or nothing"
+        asking = asyncio.ensure_future(api.ask("POST", "/topics/t/messages", {"messages": [here]}))
+        while partition.log_end == 0:  # noqa: ASYNC110 - in the same loop
+            await asyncio.sleep(0)
+        made.commit_all("t")
+        status, answer = await asking
+        assert status == 200, answer
+        assert partition.log_end == 1
+
+
+@scenario
+async def test_views_work_on_a_node_that_holds_no_replica(tmp_path: Path) -> None:
+    async with one_of_three(tmp_path) as made:
+        await made.topic("away", (2, 3))
+        await made.offsets_topic(2, 3)
+        api = _Api(made)
+        for path in (
+            "/overview",
+            "/stats",
+            "/groups",
+            "/topics?details=true",
+            "/admin/coordinators",
+        ):
+            status, answer = await api.ask("GET", path)
+            assert status == 200, (path, answer)
+        _, answer = await api.ask("GET", "/topics/away")
+        (found,) = answer["partitions"]
+        assert (found["leader"], found["replicas"], found["latest_offset"]) == (2, [2, 3], -1)
+        await made.broker.metrics.read_in_turns()
+
+
+@scenario
+async def test_the_cluster_is_told_over_http(tmp_path: Path) -> None:
+    async with one_of_three(tmp_path) as made:
+        await made.topic("t", (1, 2, 3), (2, 1, 3))
+        api = _Api(made)
+        _, nodes = await api.ask("GET", "/cluster/nodes")
+        assert nodes["controller"] == 2
+        found = [(each["node_id"], each["state"], each["leads"]) for each in nodes["nodes"]]
+        assert found == [(1, "active", 1), (2, "active", 1), (3, "active", 0)]
+        _, health = await api.ask("GET", "/cluster/health")
+        assert health["status"] == "healthy"
+        assert health["problems"] == []
+        await made.fence(2)
+        _, health = await api.ask("GET", "/cluster/health")
+        assert health["status"] == "unhealthy"
+        assert (health["active_nodes"], health["offline_partitions"]) == (2, 1)
+        _, listed = await api.ask("GET", "/cluster/partitions?state=offline")
+        assert [(each["topic"], each["partition"]) for each in listed["partitions"]] == [("t", 1)]
+        _, ready = await api.ask("GET", "/readyz?verbose=true")
+        assert ready["checks"]["cluster"] == "ok"
+        await made.fence(1)
+        _, ready = await api.ask("GET", "/readyz?verbose=true")
+        assert ready["checks"]["cluster"] == "this node is fenced"
