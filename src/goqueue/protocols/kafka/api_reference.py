@@ -62,9 +62,10 @@ _NOTES: Final[dict[int, str]] = {
     ApiKey.CREATE_ACLS: "`SECURITY_DISABLED`: there is no authorizer",
     ApiKey.DELETE_ACLS: "`SECURITY_DISABLED`: there is no authorizer",
     ApiKey.ALTER_REPLICA_LOG_DIRS: "a broker has one data folder",
-    ApiKey.ELECT_LEADERS: "every partition has its only leader: `ELECTION_NOT_NEEDED`",
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "an assignment to this node is accepted, any other is "
-    "`INVALID_REPLICA_ASSIGNMENT`",
+    ApiKey.ELECT_LEADERS: "preferred leaders of a cluster; one node has every partition's only "
+    "leader: `ELECTION_NOT_NEEDED`",
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "of one node: an assignment to it is accepted, any other "
+    "is `INVALID_REPLICA_ASSIGNMENT`",
     ApiKey.LIST_PARTITION_REASSIGNMENTS: "none is ever in progress",
     ApiKey.DESCRIBE_CLIENT_QUOTAS: "none are set",
     ApiKey.ALTER_CLIENT_QUOTAS: "quotas are not enforced, so to set one is `POLICY_VIOLATION`; to "
@@ -72,7 +73,8 @@ _NOTES: Final[dict[int, str]] = {
     ApiKey.SHARE_GROUP_HEARTBEAT: _OWN_FIELDS,
     ApiKey.SHARE_FETCH: _OWN_FIELDS,
     ApiKey.SHARE_ACKNOWLEDGE: _OWN_FIELDS,
-    ApiKey.DESCRIBE_QUORUM: "a quorum of one; offsets are revisions of the metadata store",
+    ApiKey.DESCRIBE_QUORUM: "the nodes, led by the controller; offsets are revisions of the "
+    "metadata store",
     ApiKey.UPDATE_FEATURES: "levels belong to the release and cannot be changed",
     ApiKey.LIST_CONFIG_RESOURCES: "loggers and client metrics have no settings here, so none are "
     "listed",
