@@ -147,8 +147,10 @@ async def test_a_fenced_follower_leaves_at_once(folder: Path):
     async with replicating(folder) as cluster:
         key = await cluster.create()
         leader = await cluster.led(key, 1)
+        cluster[1].publish(b"a")
+        await cluster.committed(1)
         cluster.cut(3)
-        end = cluster[1].publish(b"a").end_offset
+        end = cluster[1].publish(b"b").end_offset
         await cluster.fence(3)
         await committed(leader, end)
         assert set((await cluster.record(key))[0].isr) == {1, 2}

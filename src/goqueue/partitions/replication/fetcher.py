@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from goqueue.cluster.following import BACK_OFF_S, LONGEST_BACK_OFF_S
 from goqueue.cluster.records import PartitionKey
 from goqueue.model.errors import GoQueueError, PeerUnavailableError
-from goqueue.partitions.replication.feed import ANSWER_BYTES
+from goqueue.partitions.replication.feed_session import ANSWER_BYTES
 from goqueue.wire.kafka.fetch import FetchTopic, ForgottenTopic
 from goqueue.wire.kafka.replica_fetch import ReplicaFetch
 

@@ -21,8 +21,9 @@ from goqueue.cluster.following import (
     Restart,
     Wait,
 )
+from goqueue.cluster.peers import Lane
 from goqueue.model.errors import GoQueueError, StorageError
-from goqueue.partitions.replication.feed import PARTITION_BYTES
+from goqueue.partitions.replication.feed_session import PARTITION_BYTES
 from goqueue.storage.epochs import EpochStart
 from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.fetch import FetchPartition
@@ -251,6 +252,9 @@ class Followed:
 
     def _choose_lane(self, size_bytes: int) -> None:
         """Catch up where nobody waits for it; come back with the last of it."""
+        fetcher = self.fetcher
+        if fetcher is None or (size_bytes < _MUCH_BYTES and fetcher.lane is not Lane.CATCH_UP):
+            return
         lacks_much = size_bytes >= _MUCH_BYTES and self.lag > 0
         self._host.choose_lane(self, lacks_much=lacks_much)
 

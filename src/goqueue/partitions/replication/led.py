@@ -203,7 +203,8 @@ class LedPartition:
     def may_settle(self) -> bool:
         """Whether nothing needs to be looked at before the next append."""
         progress = self.progress
-        if progress.is_pending or len(progress.record.isr) < len(progress.record.replicas):
+        record = progress.record
+        if progress.is_pending or record.struck or len(record.isr) < len(record.replicas):
             return False
         return all(each.position >= progress.end for each in progress.followers.values())
 

@@ -21,10 +21,13 @@ from goqueue.wire.kafka.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
+from goqueue.wire.kafka.frames import Encoded
 from goqueue.wire.kafka.primitives import put_length, put_uuid, put_uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from goqueue.wire.kafka.primitives import Buffer
 
 VERSION: Final = 17
 """The first in which a leader names its epoch and endpoints, the last without fields that replicas
@@ -37,6 +40,10 @@ _STATE: Final = struct.Struct(">iqB")
 _STATE_TAG: Final = 1
 _ANSWER_START: Final = struct.Struct(">ihi")
 _RESULT: Final = struct.Struct(">ihqqq")
+_TOLD: Final = struct.Struct(">ihqqqBi")
+"""The same, without aborted transactions and without a replica that were better read from."""
+_SMALL_BLOB_BYTES: Final = 512
+"""Blobs up to this size are copied: cheaper than one more buffer for the socket."""
 _EPOCH_AND_OFFSET: Final = struct.Struct(">iq")
 _ID_AND_EPOCH: Final = struct.Struct(">ii")
 _WANTED: Final = struct.Struct(">iiqiqi")
@@ -95,6 +102,51 @@ def encode_request(fetch: ReplicaFetch) -> bytearray:
     put_uvarint(out, _STATE.size)
     out += _STATE.pack(fetch.node_id, fetch.incarnation, 0)
     return out
+
+
+def encode_response(topics: Sequence[FetchedTopic], error_code: int = 0) -> Encoded:
+    """The body of an answer; batches that are not small go to the socket as they are."""
+    parts: list[Buffer] = []
+    out = bytearray(_ANSWER_START.pack(0, error_code, 0))
+    put_length(out, len(topics), compact=True)
+    for _, topic_id, told in topics:
+        put_uuid(out, topic_id)
+        put_length(out, len(told), compact=True)
+        for fetched in told:
+            number, code, high_watermark, end, start, records, _, _, diverging, leader, _ = fetched
+            out += _TOLD.pack(number, code, high_watermark, end, start, 0, -1)
+            size = sum(map(len, records))
+            put_uvarint(out, size + 1)
+            if size > _SMALL_BLOB_BYTES:
+                parts.append(out)
+                parts.extend(records)
+                out = bytearray()
+            else:
+                for piece in records:
+                    out += piece
+            if diverging is None and leader is None:
+                out.append(0)
+            else:
+                _put_tags(out, diverging, leader)
+        out.append(0)
+    out.append(0)
+    parts.append(out)
+    return Encoded(parts)
+
+
+def _put_tags(
+    out: bytearray, diverging: tuple[int, int] | None, leader: tuple[int, int] | None
+) -> None:
+    out.append((diverging is not None) + (leader is not None))
+    for tag, layout, pair in (
+        (_DIVERGING_TAG, _EPOCH_AND_OFFSET, diverging),
+        (_LEADER_TAG, _ID_AND_EPOCH, leader),
+    ):
+        if pair is not None:
+            out.append(tag)
+            out.append(layout.size + 1)
+            out += layout.pack(*pair)
+            out.append(0)
 
 
 # --- Reading --------------------------------------------------------------------------------------

@@ -14,14 +14,14 @@ from goqueue.protocols.kafka.context import RequestContext
 from goqueue.protocols.kafka.errors import UnsupportedRequestError
 from goqueue.protocols.kafka.registry import ApiKey, Waiting, api
 from goqueue.wire.kafka.errors import RequestError
-from goqueue.wire.kafka.fetch import encode_response
 from goqueue.wire.kafka.frames import Encoded, RequestPrefix, assemble
-from goqueue.wire.kafka.replica_fetch import VERSION, parse_request
+from goqueue.wire.kafka.replica_fetch import VERSION, encode_response, parse_request
 
 if TYPE_CHECKING:
     import asyncio
 
-    from goqueue.partitions.replication.feed import FeedSession, ReplicaFeed
+    from goqueue.partitions.replication.feed import ReplicaFeed
+    from goqueue.partitions.replication.feed_session import FeedSession
     from goqueue.protocols.kafka.context import Peer, Session
     from goqueue.wire.kafka.error_codes import ErrorCode
     from goqueue.wire.kafka.frames import Response
@@ -38,8 +38,8 @@ def _parse(cursor: Cursor, version: int) -> ReplicaFetch:
     return parse_request(cursor.buffer, cursor.position)
 
 
-def _refused(ctx: RequestContext, _request: ReplicaFetch, code: ErrorCode) -> Response:
-    return encode_response(ctx.version, (), error_code=code)
+def _refused(_ctx: RequestContext, _request: ReplicaFetch, code: ErrorCode) -> Response:
+    return encode_response((), code)
 
 
 class ReplicaFetchApi:
