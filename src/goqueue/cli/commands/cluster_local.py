@@ -15,6 +15,8 @@ from goqueue.cli.output import Format, note
 from goqueue.model.errors import GoQueueError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from goqueue.server.supervision.local_cluster import LocalCluster, LocalNode, Ports
 
 _SIZES: Final = (1, 3, 5, 7)
@@ -88,14 +90,14 @@ def start_cluster(
         find_etcd()
         cluster = _opened(folder, nodes, given, flags)
         chosen = _chosen(cluster, node)
-        for each in chosen:
+        if stopped := [each for each in chosen if not each.processes]:
+            note(f"starting {', '.join(each.name for each in stopped)} in {folder}")
+        for each in stopped:
             each.start()
-        note(f"starting {len(chosen)} nodes in {cluster.folder}")
         cluster.wait(lambda each: note(f"{each.name} is ready"), _READY_S, chosen)
     except GoQueueError as error:
         raise CliError(str(error)) from error
-    rows = [_row(each) for each in cluster.nodes]
-    call.show(rows)
+    _show(call, cluster.nodes)
     if call.output is Format.TABLE:
         note(
             f"\nready in {time.monotonic() - began_s:.1f} s. Try:\n"
@@ -125,13 +127,12 @@ def stop_cluster(
     if left := end_nodes(chosen, signal.SIGKILL if kill else signal.SIGTERM, _STOP_S):
         pids = ", ".join(map(str, left))
         raise CliError(f"process {pids} did not stop in {_STOP_S:.0f} s: use --kill")
-    call.show([_row(each) for each in chosen])
+    _show(call, chosen)
 
 
 def show_status(call: Call, folder: FolderOption = _FOLDER) -> None:
     """Show the nodes of a cluster on this machine; the exit code is 1 when one is not ready."""
-    rows = [_row(each) for each in _existing(folder).nodes]
-    call.show(rows)
+    rows = _show(call, _existing(folder).nodes)
     if any(row["state"] != "ready" for row in rows):
         raise typer.Exit(1)
 
@@ -197,6 +198,13 @@ def _chosen(cluster: LocalCluster, node: int | None) -> list[LocalNode]:
     if not 1 <= node <= len(cluster.nodes):
         raise UsageError(f"--node: found {node}, expected 1 to {len(cluster.nodes)}")
     return [cluster.nodes[node - 1]]
+
+
+def _show(call: Call, nodes: Sequence[LocalNode]) -> list[dict[str, Any]]:
+    """Print nodes; people get no paths, which would make the lines too long."""
+    rows = [_row(each) for each in nodes]
+    call.show(rows, [{name: each[name] for name in each if name != "log"} for each in rows])
+    return rows
 
 
 def _row(node: LocalNode) -> dict[str, Any]:
