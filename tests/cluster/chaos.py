@@ -7,10 +7,13 @@ is another matter. The history stays in `build/chaos/`.
 from __future__ import annotations
 
 import argparse
+import logging
+import os
 import random
 import shutil
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,14 +22,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.cluster_nodes import ClusterNodes
 from support.disk_faults import clock_environment, small_disks
-from support.faults import draw
-from support.history import Ack, Finding, History, Poll, judge
+from support.faults import CHAOS, ORDINARY, draw
+from support.history import Ack, Fault, Finding, History, Poll, judge
 from support.replicas import differences
 from support.trouble import Trouble
 from support.workload import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 TOPIC: Final = "chaos"
 PARTITIONS: Final = 6
@@ -56,16 +59,16 @@ class Run:
         self.workload.start()
         self.workload.wait_for_progress(PROGRESS_S)
 
-    def suffer(self, faults: Iterable[Callable[[Trouble], None]]) -> None:
-        """One fault after the other; after each, the cluster is whole and clients go on."""
-        for fault in faults:
-            try:
-                fault(self.trouble)
-                self.trouble.wait_until_whole()
-                self.workload.wait_for_progress(PROGRESS_S)
-            except Exception as error:
-                error.add_note(f"after {fault.__name__}")
-                raise
+    def suffer(self, fault: Callable[[Trouble], None]) -> None:
+        """A fault, after which the cluster is whole and clients go on."""
+        try:
+            fault(self.trouble)
+            self.trouble.wait_until_whole()
+            self.workload.wait_for_progress(PROGRESS_S)
+        except Exception as error:
+            error.add_note(f"after {fault.__name__}")
+            error.add_note(self.cluster.told())
+            raise
 
     def judged(self) -> list[Finding]:
         """What is wrong, once the clients are done."""
@@ -107,33 +110,59 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"))
+    parser.add_argument("--faults", default="", help="their names; at random without any")
     asked = parser.parse_args()
+    for name in ("kafka", "aiokafka"):  # what they complain of is done to them on purpose
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     folder: Path = asked.folder / str(asked.seed)
     shutil.rmtree(folder, ignore_errors=True)
-    print(f"seed {asked.seed}, in {folder}", flush=True)  # noqa: T201 - a command
-    run = Run(folder, asked.seed, has_clocks=True)
+    say(f"seed {asked.seed}, in {folder}")
+    run = Run(folder, asked.seed, has_clocks=not asked.faults)
+    named = {each.__name__: each for each in (*ORDINARY, *(kind.run for kind in CHAOS))}
+    chosen = [named[each] for each in asked.faults.split(",") if each]
     end_s = time.monotonic() + 60 * asked.minutes
-    count = 0
-    with small_disks(run.cluster, DISK_MB):
+    with small_disks(run.cluster, DISK_MB) if not chosen else nullcontext():
         try:
             run.start()
-            while time.monotonic() < end_s:
-                fault = draw(run.trouble)
-                began_s = time.monotonic()
-                run.suffer([fault])
-                count += 1
-                took_s = time.monotonic() - began_s
-                print(f"{count:4d} {fault.__name__} {took_s:.1f} s", flush=True)  # noqa: T201
-                run.trouble.rest(0, 3)
+            say("started")
+            if chosen:
+                suffer(run, chosen)
+            else:
+                suffer(run, at_random(run.trouble, end_s))
             findings = run.judged()
         finally:
+            for number, node in run.cluster.nodes.items():
+                (folder / f"node-{number}.log").write_text("\n".join(node.log))
             run.close()
-    kinds = {kind.__name__: run.history.count(kind) for kind in (Ack, Poll)}
-    print(f"{count} faults, {kinds}: {len(findings)} findings")  # noqa: T201
+    kinds = {kind.__name__: run.history.count(kind) for kind in (Fault, Ack, Poll)}
+    say(f"{kinds}: {len(findings)} findings")
     for each in findings[:50]:
-        print(each)  # noqa: T201
+        say(str(each))
     return 1 if findings else 0
 
 
+def at_random(trouble: Trouble, end_s: float) -> Iterator[Callable[[Trouble], None]]:
+    """Faults, until a time."""
+    while time.monotonic() < end_s:
+        yield draw(trouble)
+        trouble.rest(0, 3)
+
+
+def suffer(run: Run, faults: Iterable[Callable[[Trouble], None]]) -> None:
+    """One fault after the other, each told."""
+    for number, fault in enumerate(faults, start=1):
+        began_s = time.monotonic()
+        say(f"{number:4d} {fault.__name__}")
+        run.suffer(fault)
+        say(f"{number:4d} {fault.__name__}: {time.monotonic() - began_s:.1f} s")
+
+
+def say(line: str) -> None:
+    """Tell whoever watches."""
+    print(line, flush=True)  # noqa: T201 - a command
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # clients' threads may hang on, and are nobody's business any more

@@ -112,6 +112,13 @@ class ClusterNodes:
             )
         self.network = Network(routes)
 
+    def told(self) -> str:
+        """What every node has logged last."""
+        return "\n".join(
+            f"--- node {number}\n" + "\n".join(node.log[-40:])
+            for number, node in self.nodes.items()
+        )
+
     @property
     def bootstrap(self) -> str:
         """For `bootstrap.servers`: every node."""

@@ -10,15 +10,19 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import warnings
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import aiokafka
 import confluent_kafka as ck
-import kafka
 
 from support.history import Ack, Assign, Commit, Fail, History, Poll, Send, value_of
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # it reads its own files in an old way
+    import kafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

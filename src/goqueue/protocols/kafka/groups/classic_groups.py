@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.groups.messages import (
@@ -12,7 +13,7 @@ from goqueue.groups.messages import (
     Protocol,
     SyncRequest,
 )
-from goqueue.model.errors import MemberIdRequiredError
+from goqueue.model.errors import CoordinatorLoadingError, MemberIdRequiredError
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.registry import ApiKey, api
 
@@ -108,15 +109,20 @@ class GroupMembersApi:
 
     @api(ApiKey.HEARTBEAT)
     async def heartbeat(self, ctx: RequestContext, request: Struct) -> Response:
-        """Stay alive."""
-        await self._groups.heartbeat(
-            HeartbeatRequest(
-                group_id=request.group_id,
-                member_id=request.member_id,
-                generation=request.generation_id,
-                instance_id=request.group_instance_id,
+        """Stay alive.
+
+        While the group is being loaded every heartbeat is good, as Kafka answers it: members get a
+        whole session when it is loaded, and clients take another answer for the end of theirs.
+        """
+        with suppress(CoordinatorLoadingError):
+            await self._groups.heartbeat(
+                HeartbeatRequest(
+                    group_id=request.group_id,
+                    member_id=request.member_id,
+                    generation=request.generation_id,
+                    instance_id=request.group_instance_id,
+                )
             )
-        )
         return {"error_code": ErrorCode.none}
 
     @api(ApiKey.LEAVE_GROUP)
