@@ -312,12 +312,20 @@ class KafkaPythonConsumer(Consumer):
             metadata_max_age_ms=5000,
         )
         consumer.subscribe([self.workload.topic], listener=Listener())
+        assigned_s = time.monotonic()
         try:
             while not self.stopping.is_set():
-                for found in consumer.poll(timeout_ms=200, max_records=COMMIT_EVERY).values():
+                # A poll that ends between its SyncGroup and the answer leaves this client without
+                # partitions for ever: polls are long, and a client like that begins anew.
+                polled = consumer.poll(timeout_ms=2000, max_records=COMMIT_EVERY)
+                for found in polled.values():
                     for each in found:
                         self.got(name, each.partition, each.offset, each.value)
                     self._commit(consumer, name)
+                if consumer.assignment():
+                    assigned_s = time.monotonic()
+                elif time.monotonic() > assigned_s + 2 * SESSION_TIMEOUT_MS / 1000:
+                    raise TimeoutError("no partitions")
         finally:
             consumer.close(autocommit=False)
 
