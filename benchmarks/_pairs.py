@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from benchmarks._brokers import BrokerProcess, start_goqueue, start_null
 from benchmarks._turns import expect
@@ -15,6 +15,22 @@ if TYPE_CHECKING:
     from benchmarks.harness import Run
 
 Pair: TypeAlias = tuple[BrokerProcess, BrokerProcess]
+T = TypeVar("T")
+
+
+class Asked(Protocol):
+    """One broker, or several that are one for their clients."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in the results."""
+
+    @property
+    def address(self) -> str:
+        """Where clients find it."""
+
+    def cpu_s(self) -> float:
+        """The processor time that it has had."""
 
 
 @contextmanager
@@ -24,13 +40,13 @@ def both(run: Run) -> Iterator[Pair]:
         yield null, ours
 
 
-def in_turn(brokers: Pair, turn: int) -> Pair:
+def in_turn(brokers: tuple[T, T], turn: int) -> tuple[T, T]:
     """One after the other, and each as often the first."""
     return brokers if turn % 2 == 0 else (brokers[1], brokers[0])
 
 
 def send(
-    client: ClientProcess, broker: BrokerProcess, topic: str, count: int, *, reports: bool
+    client: ClientProcess, broker: Asked, topic: str, count: int, *, reports: bool
 ) -> dict[str, Any]:
     """Have so many messages produced, and insist on as many acknowledgements."""
     sent: dict[str, Any] = client.call(

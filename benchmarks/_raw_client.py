@@ -260,7 +260,7 @@ class _Crowd:
 
     async def publish(
         self,
-        port: int,
+        port: int | list[int],
         topic: str,
         count: int,
         batch_bytes: int,
@@ -268,11 +268,17 @@ class _Crowd:
         *,
         idempotent: bool = False,
     ) -> dict[str, Any]:
-        """Publish on so many connections for so long, counted from when all are under way."""
+        """Publish on so many connections for so long, counted from when all are under way.
+
+        With a list of ports, each partition has its own: that of the node that leads it.
+        """
         batch = batch_of(batch_bytes)
         made: list[_Publishing] = []
+        ports = [port] * PARTITIONS if isinstance(port, int) else port
         for number in range(count):
-            request = produce_frame(topic, number % PARTITIONS, batch)
+            partition = number % len(ports)
+            port = ports[partition]
+            request = produce_frame(topic, partition, batch)
             make: Callable[[], _Publishing] = partial(_Publishing, topic, request)
             if idempotent:
                 make = partial(_Idempotent, topic, request, len(batch), new_producer_id(port))
