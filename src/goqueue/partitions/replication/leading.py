@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from goqueue.cluster.elections import handed_over
 from goqueue.cluster.metadata import Committed, Conflict
 from goqueue.cluster.progress import ALONE_S, REPLICA_LAG_S, LeaderProgress
-from goqueue.model.errors import MetadataError
+from goqueue.model.errors import MetadataError, NotEnoughReplicasAfterAppendError
 from goqueue.partitions.replication.led import LedPartition
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ _PROPOSALS_AT_ONCE: Final = 32
 """Transactions of this node that are under way; the others wait."""
 _RESIGN_STEP_S: Final = 0.02
 """How often a partition that is handed over is looked at."""
+_START_S: Final = 0.02
+"""Between looks whether followers have let go of deleted records."""
 
 
 class LedPartitions:
@@ -95,6 +97,32 @@ class LedPartitions:
         self.by_key[key] = led
         self._unsettled[led] = self._urgent[led] = None
         return led
+
+    async def start_followed(self, key: PartitionKey, start: int, wait_s: float) -> None:
+        """Return when the log of every follower that is alive starts there, or the role ends.
+
+        Raises:
+            NotEnoughReplicasAfterAppendError: one does not, after so long; it will.
+        """
+        led = self.by_key.get(key)
+        deadline_s = self._clock.monotonic_s() + wait_s
+        while led is not None and self.by_key.get(key) is led:
+            led.start_moved()
+            late = [
+                node
+                for node in led.progress.record.replicas
+                if node != self._node_id
+                and self._view.is_alive(node)
+                and led.log_starts.get(node, -1) < start
+            ]
+            if not late:
+                return
+            if self._clock.monotonic_s() >= deadline_s:
+                raise NotEnoughReplicasAfterAppendError(
+                    f"{led.partition.id} starts at {start} here, and on nodes {late} after "
+                    f"{wait_s:.0f} s not yet: they follow as soon as they can"
+                )
+            await asyncio.sleep(_START_S)
 
     def end(self, key: PartitionKey) -> None:
         """Another node leads it, or nobody does."""

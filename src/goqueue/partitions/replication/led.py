@@ -94,6 +94,11 @@ class LedPartition:
         for watcher in self.watchers.values():
             watcher.appended()
 
+    def start_moved(self) -> None:
+        """Records at the start were deleted: tell the followers."""
+        for watcher in self.watchers.values():
+            watcher.watermark_moved()
+
     def persisted(self) -> None:
         """More of the log is on the disk: that counts where the topic promises it."""
         partition = self.partition

@@ -11,14 +11,16 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from goqueue.cluster.records import PartitionKey
 from goqueue.model.errors import GoQueueError, MetadataUnavailableError
 from goqueue.partitions.topic_changes import TopicChanges
 from goqueue.topics.replica_assignments import ANYWHERE, Replication
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
     from uuid import UUID
 
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
     from goqueue.runtime.tasks import Sleep
@@ -29,6 +31,14 @@ logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
 """Until the store is asked again to note that files are gone."""
+
+
+_FOLLOW_S: Final = 5.0
+"""How long the followers have to let go of deleted records before a client is told otherwise."""
+
+
+async def _at_once(key: PartitionKey, start: int, wait_s: float) -> None:
+    """A node whose partitions nobody follows."""
 
 
 class ClusterTopicChanges(TopicChanges):
@@ -46,6 +56,8 @@ class ClusterTopicChanges(TopicChanges):
         self._cluster = topics
         self._node_id = node_id
         self._sleep = sleep
+        self.start_followed: Callable[[PartitionKey, int, float], Awaitable[None]] = _at_once
+        """Waits for followers to start where the leader does; set by the replicas' owner."""
         self._removing: set[asyncio.Task[None]] = set()
         """One for each deleted topic whose files are still here."""
         topics.on_removed = self._removed
@@ -83,6 +95,19 @@ class ClusterTopicChanges(TopicChanges):
     async def delete(self, name: str) -> Topic:
         """Forget a topic; each node removes its own files."""
         return await self.to_the_end(self.topics.delete(name))
+
+    async def delete_records(self, partition_id: TopicPartition, offset: int | None) -> int:
+        """Let a partition start at `offset` on every replica that is alive. Raises as of one node.
+
+        Raises:
+            NotEnoughReplicasAfterAppendError: it does here, and not yet on another.
+        """
+        start = await super().delete_records(partition_id, offset)
+        topic = self.topics.catalogue.require(partition_id)
+        await self.start_followed(
+            PartitionKey(topic.topic_id, partition_id.partition), start, _FOLLOW_S
+        )
+        return start
 
     async def finish_deletions(
         self,

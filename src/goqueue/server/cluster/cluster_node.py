@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from goqueue.broker.log_broker import LogBroker
     from goqueue.cluster.view_keeper import Touched
     from goqueue.metrics.registry import Samples
+    from goqueue.partitions.replication.topic_changes import ClusterTopicChanges
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
     from goqueue.server.cluster.node_folder import FolderIdentity
@@ -180,6 +181,8 @@ class ClusterNode:
         settings = ReplicaSettings(lag_s=config.cluster.replica_lag_ms / 1000)
         self.replicas = Replicas(host, logs.partitions, logs.topics, settings)
         logs.open_partitions = self.replicas.open
+        changes = cast("ClusterTopicChanges", logs.topic_changes)
+        changes.start_followed = self.replicas.led.start_followed
         await self._listen(logs)
         self.membership.on_registered(self._registered)
         self.keeper.on_change(self._on_change)

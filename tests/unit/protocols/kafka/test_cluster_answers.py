@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from goqueue.cluster.records import PartitionRecord
+from goqueue.cluster.records import PartitionKey, PartitionRecord
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.model.errors import CoordinatorLoadingError, NotCoordinatorError
 from goqueue.model.topic_partition import TopicPartition
@@ -385,3 +385,36 @@ async def test_the_preferred_replica_is_elected_from_any_node(tmp_path: Path) ->
         assert (known.leader, known.epoch) == (2, 5)
         assert await elect(0) == [ErrorCode.election_not_needed]
         assert await elect(0, kind=1) == [ErrorCode.election_not_needed]
+
+
+@scenario
+async def test_records_are_deleted_once_the_followers_have_let_them_go(tmp_path: Path) -> None:
+    async with one_of_three(tmp_path) as made:
+        topic = await made.topic("t", (1, 2, 3))
+        await _produce(made, "t", 0)
+        made.commit_all("t")
+        has_followed = asyncio.Event()
+        waited: list[tuple[int, int]] = []
+
+        async def start_followed(key: PartitionKey, start: int, _wait_s: float) -> None:
+            waited.append((key.partition, start))
+            await has_followed.wait()
+
+        changes: Any = made.broker.topic_changes
+        changes.start_followed = start_followed
+        part = {"partition_index": 0, "offset": 1}
+        asking = asyncio.ensure_future(
+            made.ask(
+                ApiKey.DELETE_RECORDS,
+                2,
+                topics=[{"name": "t", "partitions": [part]}],
+                timeout=1000,
+            )
+        )
+        while not waited:  # noqa: ASYNC110 - in the same loop
+            await asyncio.sleep(0.001)
+        assert not asking.done()
+        has_followed.set()
+        (found,) = (await asking).topics[0].partitions
+        assert (found.low_watermark, waited) == (1, [(0, 1)])
+        assert made.broker.partitions.of_topic(topic)[0].log_start == 1
