@@ -249,7 +249,13 @@ class Controlling:
         for key, found in ends.items():
             proposal = self.core.recover(key, found, view, self._clock.monotonic_s())
             if proposal is not None:
-                logger.error("%s: every replica may have lost data; they reach to %s", key, found)
+                topic = self._topics.catalogue.by_id.get(key.topic_id)
+                logger.error(
+                    "%s-%d: every replica may have lost data; the longest log leads: %s",
+                    key.topic_id if topic is None else topic.name,
+                    key.partition,
+                    ", ".join(f"node {node} has up to {end.end}" for node, end in found.items()),
+                )
                 self._spawn(self._send(proposal))
 
     async def _ends_of(

@@ -40,6 +40,8 @@ _BEAT_S: Final = 0.1
 """How often the event loop notes that it has come round."""
 SKEW_MS: Final = 500
 """Wall clocks that differ by more are told."""
+_SKEW_LASTS_S: Final = 2.0
+"""For so long they have to: after a pause of this node old pings wait to be read."""
 _SKEW_AGAIN_S: Final = 60.0
 
 
@@ -70,6 +72,7 @@ class Pings:
         self._peers: Mapping[int, NodeAddress] = {}
         self._senders: dict[int, tuple[NodeAddress, socket.socket]] = {}
         self._skews: dict[int, int] = {}
+        self._skewed_since_s: dict[int, float] = {}
         self._told_skews: dict[int, float] = {}
         self._beat_s = clock.monotonic_s()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -226,7 +229,9 @@ class Pings:
             self._core.heard(ping, now_s)
             if ping.node in self._peers:
                 self._skews[ping.node] = skew_ms
-        if abs(skew_ms) > SKEW_MS:
+        if abs(skew_ms) <= SKEW_MS:
+            self._skewed_since_s.pop(ping.node, None)
+        elif now_s - self._skewed_since_s.setdefault(ping.node, now_s) > _SKEW_LASTS_S:
             self._tell_skew(ping.node, skew_ms, now_s)
 
     def _take_error(self, node_id: int) -> None:
