@@ -27,6 +27,7 @@ from goqueue.cluster.view_keeper import ViewKeeper
 from goqueue.model.errors import (
     InvalidAssignmentError,
     InvalidReplicationError,
+    InvalidTopicConfigError,
     MetadataUnavailableError,
     TopicExistsError,
     UnknownTopicError,
@@ -171,7 +172,14 @@ async def test_replicas_that_cannot_be_are_refused_and_nothing_is_stored(
             await one.topics.create("t", 1, replication=Replication(4))
         with pytest.raises(InvalidAssignmentError, match="no node 9"):
             await one.topics.create("t", 1, replication=Replication(assignments=((1, 9),)))
+        with pytest.raises(InvalidTopicConfigError, match="has 2 replicas"):
+            await one.topics.create(
+                "t", 1, {"min.insync.replicas": "3"}, replication=Replication(2)
+            )
         assert (await store.status()).revision == before
+        await one.topics.create("t", 1)
+        with pytest.raises(InvalidTopicConfigError, match="has 3 replicas"):
+            await one.topics.configure("t", {"min.insync.replicas": "4"})
 
 
 @scenario
