@@ -247,7 +247,7 @@ class ClusterNode:
         answer = await self.peers.ask(node_id, ApiKey.LOG_ENDS, 0, partitions=asked)
         return {
             PartitionKey(each.topic_id, each.partition_index): LogEnd(
-                each.last_epoch, each.end_offset
+                each.last_epoch, each.end_offset, each.start_offset
             )
             for each in answer.partitions
         }

@@ -63,8 +63,11 @@ _ANOTHER_S: Final = 10.0
 """How long a registration with another folder is waited for to end: it may be of a run of this node
 before its folder was lost."""
 _AGAIN_S: Final = 1.0
-"""How long after a registration the next one may be made: a node that is fenced again and again has
-more serious problems than being away."""
+_LAST_AGAIN_S: Final = 16.0
+"""How long after a registration a fenced node may make the next one. It doubles each time: a node
+that is fenced again and again is better away than leading now and then."""
+_STEADY_S: Final = 60.0
+"""A registration that lasted so long is forgotten by the next: the wait begins anew."""
 
 
 class Membership:
@@ -92,7 +95,8 @@ class Membership:
         self._clock = clock
         self._sleep = sleep
         self._session: SessionId | None = None
-        self._registered_s = -_AGAIN_S
+        self._registered_s = clock.monotonic_s() - _STEADY_S
+        self._again_s = _AGAIN_S
         self._registering = asyncio.Lock()
         self._callbacks: list[Callable[[int], None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -282,18 +286,24 @@ class Membership:
         task.add_done_callback(self._tasks.discard)
 
     async def _register_again(self) -> None:
-        wait_s = self._registered_s + _AGAIN_S - self._clock.monotonic_s()
-        if wait_s > 0:
-            await self._sleep(wait_s)
         fence = self._keeper.view.fences.get(self.node_id)
         if fence is not None and fence.value.incarnation >= self.incarnation:
             logger.warning("this node was fenced (%s): registering anew", fence.value.reason)
+            await self._back_off()
         try:
             await self.register()
         except ClusterMismatchError as error:
             logger.error("%s", error)  # noqa: TRY400 - the text says it
         except GoQueueError as error:
             logger.warning("registering failed: %s", error)
+
+    async def _back_off(self) -> None:
+        lasted_s = self._clock.monotonic_s() - self._registered_s
+        if lasted_s > _STEADY_S:
+            self._again_s = _AGAIN_S
+        if lasted_s < self._again_s:
+            await self._sleep(self._again_s - lasted_s)
+        self._again_s = min(self._again_s * 2, _LAST_AGAIN_S)
 
     # --- Striking --------------------------------------------------------------------------------
 

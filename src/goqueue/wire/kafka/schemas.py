@@ -114,6 +114,7 @@ _MESSAGES: Final[dict[tuple[int, Direction], _Fields]] = {
                 ("topic_id", "uuid"),
                 ("partition_index", "int32"),
                 ("last_epoch", "int32"),
+                ("start_offset", "int64"),
                 ("end_offset", "int64"),
             ),
         ),

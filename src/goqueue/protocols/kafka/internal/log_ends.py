@@ -26,7 +26,7 @@ class LogEndsApi:
 
     @api(ApiKey.LOG_ENDS, 0, 0)
     def log_ends(self, _ctx: RequestContext, request: Struct) -> Response:
-        """The last epoch and the end of each log that was asked for."""
+        """The last epoch, the start and the end of each log that was asked for."""
         found = []
         for asked in request.partitions:
             end = log_end(
@@ -38,6 +38,7 @@ class LogEndsApi:
                         "topic_id": asked.topic_id,
                         "partition_index": asked.partition_index,
                         "last_epoch": end.last_epoch,
+                        "start_offset": end.start,
                         "end_offset": end.end,
                     }
                 )
@@ -52,4 +53,5 @@ def log_end(topics: Topics, partitions: Partitions, key: PartitionKey) -> LogEnd
     partition = partitions.find(TopicPartition(topic.name, key.partition))
     if partition is None or partition.failure is not None:
         return None
-    return LogEnd(partition.epochs.epoch_at(partition.log_end - 1), partition.log_end)
+    end = partition.log_end
+    return LogEnd(partition.epochs.epoch_at(end - 1), end, partition.log_start)
