@@ -261,6 +261,15 @@ class ReplicaCluster:
         assert isinstance(result, Committed), result
         return after.epoch
 
+    async def assign(self, key: PartitionKey, *replicas: int) -> None:
+        """Let these nodes hold a partition, and no other."""
+        record, revision = await self.record(key)
+        isr = tuple(each for each in record.isr if each in replicas)
+        after = replace(record, replicas=replicas, isr=isr, token=new_token())
+        operation = Put(str(key), encode(after))
+        result = await self.store.transact([Condition(str(key), revision)], [operation])
+        assert isinstance(result, Committed), result
+
     async def fence(self, node_id: int) -> None:
         incarnation = self.nodes[node_id].identity.incarnation
         await self.store.transact([], [Put(fence_key(node_id), encode(Fence(incarnation)))])

@@ -337,6 +337,12 @@ class Partitions:
             self._marks.forget(each)
         return doomed
 
+    async def let_go(self, partition_id: TopicPartition) -> None:
+        """Close a partition that this node holds no longer; its files stay. Raises like `close`."""
+        partition = self._open.pop(partition_id)
+        self._marks.forget(partition_id)
+        await partition.close()
+
     async def remove_topic(self, topic: Topic, doomed: Sequence[Partition]) -> None:
         """Remove the files of partitions that were taken out."""
         for partition in doomed:

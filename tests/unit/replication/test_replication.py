@@ -347,6 +347,25 @@ async def test_a_topic_that_is_deleted_is_neither_led_nor_followed(folder: Path)
 
 
 @scenario
+async def test_a_replica_that_its_record_names_no_longer_is_closed_and_its_files_stay(folder: Path):
+    async with replicating(folder) as cluster:
+        key = await cluster.create()
+        leader = await cluster.led(key, 1)
+        end = cluster[1].publish(b"a").end_offset
+        await cluster.committed(end)
+        stray = cluster[3].partition()
+        await cluster.assign(key, 1, 2)
+        await until(lambda: cluster[3].partitions.replica(stray.id) is None)
+        assert list(stray.folder.glob("*.log"))
+        end = cluster[1].publish(b"b").end_offset
+        await committed(leader, end)
+        await cluster.assign(key, 1, 2, 3)
+        await until(lambda: cluster[3].partitions.replica(stray.id) is not None)
+        await cluster.committed(end)
+        assert cluster[1].stored() == cluster[3].stored()
+
+
+@scenario
 async def test_idle_partitions_cost_neither_requests_nor_looks(folder: Path):
     async with replicating(folder, 2) as cluster:
         key = await cluster.create(300)

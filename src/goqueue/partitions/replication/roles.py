@@ -109,6 +109,7 @@ class Roles:
                 partition.folder,
             )
             await self._partitions.follow(partition_id, None, partition.leader_epoch)
+            await self._partitions.let_go(partition_id)
 
     async def _follow(
         self, key: PartitionKey, partition: ReplicatedPartition, record: PartitionRecord
