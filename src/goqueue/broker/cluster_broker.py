@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from goqueue.broker.broker import Broker
@@ -9,6 +10,7 @@ from goqueue.broker.unserved import Unserved
 from goqueue.cluster.facts import not_in_cluster
 from goqueue.cluster.view_facts import view_of
 from goqueue.insight.cluster_gauges import ClusterGauges
+from goqueue.model.errors import ClusterError, GroupError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.messages import MessageWriter
 from goqueue.schemas.registry import Registry
@@ -30,6 +32,9 @@ PIPELINES = "reports of pipelines"
 
 class ClusterBroker(Broker):
     """A node of a cluster. What a cluster does not serve refuses, and is not started."""
+
+    _configured_groups: frozenset[str] = frozenset()
+    """Those that had settings of their own when these were last looked at."""
 
     def _build_coordinated(self) -> None:
         def unserved(what: str, **answers: Any) -> Any:
@@ -64,12 +69,23 @@ class ClusterBroker(Broker):
     async def start_services(self) -> None:
         """Coordinate the groups whose partitions this node leads, from now on."""
         await self.coordinated_group_configs.load()
+        self.coordinated_group_configs.on_change(self._follow_group_configs)
         await self.groups.start()
         await self.topic_changes.finish_deletions(self.topics_at_start, self.groups.forget_topic)
         gauges = ClusterGauges(self, view_of(self.facts), self.facts)
         if self.keeper is not None:
             self.keeper.on_change(gauges.follow)
         self.metrics.add_source(gauges)
+
+    def _follow_group_configs(self) -> None:
+        """The settings of a group were changed, maybe by way of another node than its own."""
+        before, self._configured_groups = (
+            self._configured_groups,
+            frozenset(self.coordinated_group_configs.names),
+        )
+        for group_id in before | self._configured_groups:
+            with suppress(GroupError, ClusterError):  # another node coordinates it
+                self.groups.follow_settings(group_id)
 
     async def stop(self) -> None:
         """Stop everything in order, so that the next start has nothing to recover."""

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.cluster import elections
 from goqueue.cluster.metadata import ABSENT, Condition, Put
-from goqueue.cluster.proposals import PartitionChange, Proposal, bundles, registration
+from goqueue.cluster.proposals import (
+    PARTITIONS_PER_TRANSACTION,
+    PartitionChange,
+    Proposal,
+    bundles,
+    registration,
+)
 from goqueue.cluster.records import (
     CONTROLLER,
     ControllerRecord,
@@ -24,7 +30,7 @@ from goqueue.cluster.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from uuid import UUID
 
     from goqueue.cluster.elections import LogEnd
@@ -42,6 +48,9 @@ PREFERRED_PAUSE_S: Final = 1.0
 
 PREFERRED_SHARE: Final = 10
 """At most one partition in so many changes its leader in a step."""
+
+SWEEP_S: Final = 1.0
+"""How often records without a topic are looked for."""
 
 ORPHAN_S: Final = 120.0
 """Records without a topic go after so long; a topic that is being created has its records first."""
@@ -81,6 +90,7 @@ class ControllerCore:
         self._active: frozenset[int] = frozenset()
         self._preferred_s: float | None = None
         self._orphans: dict[PartitionKey, float] = {}
+        self._swept_s = -SWEEP_S
 
     @property
     def is_controller(self) -> bool:
@@ -124,11 +134,11 @@ class ControllerCore:
         view: ClusterView,
         now_s: float,
         suspected: Collection[int] = (),
-        topics: Container[UUID] | None = None,
+        topics: Mapping[UUID, int] | None = None,
     ) -> list[Proposal]:
         """What must happen in this view; to be called whether or not this node is the controller.
 
-        `suspected` are those whom `Suspicion.agreed` names, `topics` the ids of those that exist;
+        `suspected` are those whom `Suspicion.agreed` names, `topics` how many partitions each has;
         without them no record is swept.
         """
         self._observe(view)
@@ -309,13 +319,29 @@ class ControllerCore:
             yield _change(key, stored, record)
 
     def _sweep(
-        self, view: ClusterView, topics: Container[UUID], now_s: float
+        self, view: ClusterView, topics: Mapping[UUID, int], now_s: float
     ) -> Iterator[PartitionChange]:
-        orphans = {key for key in view.partitions if key.topic_id not in topics}
+        """Records of no topic, one transaction at a time, the first partitions first.
+
+        Whoever makes a topic of many partitions writes its key only while the first of the new
+        records is still there: so none is made of which others are gone.
+        """
+        is_under_way = any(sent.proposal.purpose == "sweep" for sent in self._sent.values())
+        if is_under_way or now_s - self._swept_s < SWEEP_S:
+            return
+        orphans = sorted(
+            key for key in view.partitions if key.partition >= topics.get(key.topic_id, 0)
+        )
         self._orphans = {key: self._orphans.get(key, now_s) for key in orphans}
-        for key, since_s in self._orphans.items():
-            if now_s - since_s >= ORPHAN_S and self._is_free(key):
-                yield PartitionChange(key, view.partitions[key].revision, None)
+        due = [
+            key
+            for key, since_s in self._orphans.items()
+            if now_s - since_s >= ORPHAN_S and self._is_free(key)
+        ]
+        if len(due) <= PARTITIONS_PER_TRANSACTION:
+            self._swept_s = now_s
+        for key in due[:PARTITIONS_PER_TRANSACTION]:
+            yield PartitionChange(key, view.partitions[key].revision, None)
 
 
 def _change(

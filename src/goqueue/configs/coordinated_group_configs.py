@@ -19,7 +19,7 @@ from goqueue.model.errors import InvalidTopicConfigError
 from goqueue.topics.stored_configs import StoredConfigs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from goqueue.cluster.metadata import MetadataStore
     from goqueue.cluster.view_keeper import ViewKeeper
@@ -40,6 +40,10 @@ class CoordinatedGroupConfigs:
     async def load(self) -> None:
         """Read what was set from the metadata store."""
         await self._stored.load()
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call back after a node of the cluster has changed something."""
+        self._stored.on_change = callback
 
     @property
     def names(self) -> list[str]:

@@ -244,11 +244,27 @@ def test_records_of_topics_that_are_gone_are_swept_after_a_while() -> None:
     maker.partition()
     maker.partition(key=kept)
     core = controlling(maker)
-    topics = {kept.topic_id}
+    topics = {kept.topic_id: 1}
     assert core.decide(maker.view, 0.0, topics=topics) == []
     (proposal,) = core.decide(maker.view, ORPHAN_S + 1.0, topics=topics)
     store(maker, proposal)
     assert list(maker.view.partitions) == [kept]
+
+
+def test_records_beyond_the_partitions_of_a_topic_are_swept_the_first_ones_first() -> None:
+    maker = ViewMaker(1, 2, 3)
+    for number in range(100, -1, -1):
+        maker.partition(key=KEY._replace(partition=number))
+    core = controlling(maker)
+    topics = {KEY.topic_id: 20}
+    assert core.decide(maker.view, 0.0, topics=topics) == []
+    (first,) = core.decide(maker.view, ORPHAN_S + 1.0, topics=topics)
+    assert first.keys == tuple(str(KEY._replace(partition=each)) for each in range(20, 80))
+    assert core.decide(maker.view, ORPHAN_S + 2.0, topics=topics) == []
+    core.committed(first, store(maker, first))
+    (rest,) = core.decide(maker.view, ORPHAN_S + 3.0, topics=topics)
+    core.committed(rest, store(maker, rest))
+    assert sorted(each.partition for each in maker.view.partitions) == list(range(20))
 
 
 def test_a_node_that_is_not_registered_does_not_take_over() -> None:

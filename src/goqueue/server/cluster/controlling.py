@@ -23,6 +23,7 @@ from goqueue.topics.replica_assignments import Replication
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Mapping, Sequence
+    from uuid import UUID
 
     from goqueue.cluster.elections import LogEnd
     from goqueue.cluster.metadata import MetadataStore
@@ -99,6 +100,9 @@ class Controlling:
         self.log_ends: LogEnds | None = None
         """Asks a node how far the logs of its replicas reach."""
         self._is_recovering = False
+        self._counted = -1
+        self._counts: dict[UUID, int] = {}
+        """Partitions of each topic, of that version of the catalogue."""
         self._compared = (0, 0)
         """The revision and the version of the catalogue at which records and topics agreed."""
 
@@ -146,7 +150,7 @@ class Controlling:
 
     def _step(self) -> None:
         view, now_s = self._keeper.view, self._clock.monotonic_s()
-        topics = self._topics.catalogue.by_id
+        topics = self._partition_counts()
         proposals = self.core.decide(view, now_s, self._pings.agreed(), topics)
         if not self.core.is_controller and self._pings.may_take(view):
             taking = self.core.take(view, self._membership.incarnation, now_s)
@@ -156,6 +160,15 @@ class Controlling:
         self._tell(now_s)
         if self.core.is_controller:
             self._maintain(now_s)
+
+    def _partition_counts(self) -> Mapping[UUID, int]:
+        catalogue = self._topics.catalogue
+        if catalogue.version != self._counted:
+            self._counted = catalogue.version
+            self._counts = {
+                each.topic_id: each.partition_count for each in catalogue.by_name.values()
+            }
+        return self._counts
 
     def _tell(self, now_s: float) -> None:
         if not self.core.is_controller and self.since_s is not None:

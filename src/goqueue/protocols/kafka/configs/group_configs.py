@@ -6,10 +6,16 @@ of its own names only; None takes a setting back to its default.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from goqueue.configs.coordinated_setting_table import COORDINATED_SETTINGS
-from goqueue.model.errors import InvalidGroupRequestError, InvalidTopicConfigError
+from goqueue.model.errors import (
+    ClusterError,
+    CoordinatorUnavailableError,
+    InvalidGroupRequestError,
+    InvalidTopicConfigError,
+)
 from goqueue.protocols.kafka.configs.entries import (
     DELETE,
     SET,
@@ -126,7 +132,8 @@ class CoordinatedSection:
             self._configs.check(overrides)
         else:
             await self._configs.replace(group_id, overrides)
-            self._groups.follow_settings(group_id)
+            with suppress(ClusterError, CoordinatorUnavailableError):  # its own node follows, too
+                self._groups.follow_settings(group_id)
 
 
 class ShareSection:
