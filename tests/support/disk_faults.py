@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from support.cluster_nodes import ClusterNodes
     from support.trouble import Trouble
 
-FAKETIME: Final = tuple(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+_CLOCK: Final = Path(__file__).with_name("stepped_clock.c")
 
 
 def fail_syncs(trouble: Trouble) -> None:
@@ -159,31 +160,38 @@ def step_clock(trouble: Trouble) -> None:
     node = trouble.any()
     step_s = trouble.luck.choice([-600, -60, 60, 600])
     trouble.say(f"clock of {node.number} by {step_s:+d} s")
-    file = clock_file(trouble.cluster.folder, node.number)
+    file = _clock_file(trouble.cluster.folder, node.number)
     with ExitStack() as back:
-        back.callback(file.write_text, "+0")
-        file.write_text(f"{step_s:+d}")
+        back.callback(_set_clock, file, 0)
+        _set_clock(file, step_s)
         trouble.rest(2, 8)
 
 
-def clock_file(folder: Path, number: int) -> Path:
-    """What says how far a node's wall clock is off."""
+def _clock_file(folder: Path, number: int) -> Path:
+    """What says how far a node's wall clock is ahead."""
     return folder / f"clock-{number}"
+
+
+def _set_clock(file: Path, ahead_s: int) -> None:
+    """In place: the node has it mapped."""
+    file.touch()
+    with file.open("r+b") as opened:
+        opened.write(ahead_s.to_bytes(8, sys.byteorder, signed=True))
 
 
 def has_clocks(trouble: Trouble) -> bool:
     """Whether the clocks of the nodes can be stepped."""
-    return clock_file(trouble.cluster.folder, 1).exists()
+    return _clock_file(trouble.cluster.folder, 1).exists()
 
 
 def clock_environment(folder: Path, number: int) -> dict[str, str]:
-    """Lets the clock of a node be stepped, where libfaketime is installed."""
-    if not FAKETIME:
+    """Lets the clock of a node be stepped, where there is a C compiler."""
+    library, compiler = folder / "stepped_clock.so", shutil.which("cc")
+    if compiler is None:
         return {}
-    clock_file(folder, number).write_text("+0")
-    return {
-        "LD_PRELOAD": str(FAKETIME[0]),
-        "FAKETIME_TIMESTAMP_FILE": str(clock_file(folder, number)),
-        "FAKETIME_CACHE_DURATION": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
+    if not library.exists():
+        command = [compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(_CLOCK), "-ldl"]
+        subprocess.run(command, check=True)
+    file = _clock_file(folder, number)
+    _set_clock(file, 0)
+    return {"LD_PRELOAD": str(library.absolute()), "STEPPED_CLOCK": str(file.absolute())}
