@@ -70,12 +70,6 @@ class Partition(Replica):
     - `log_end`: the next offset to be given.
     """
 
-    not_enough: GoQueueError | None = None
-    """Why publishers that want every in-sync replica to have their batches are refused, if they
-    are: too few are in sync."""
-    isolated: GoQueueError | None = None
-    """Why every append is refused, if it is: this node hears nothing of the others."""
-
     def __init__(
         self,
         partition_id: TopicPartition,
@@ -90,6 +84,11 @@ class Partition(Replica):
     ) -> None:
         """Hold a log in a role; `commit` makes what says how far it is committed."""
         super().__init__(partition_id, opened, role, marks, damage)
+        self.not_enough: GoQueueError | None = None
+        """Why publishers that want every in-sync replica to have their batches are refused, if they
+        are: too few are in sync."""
+        self.isolated: GoQueueError | None = None
+        """Why every append is refused, if it is: this node hears nothing of the others."""
         self._clock = clock
         self._measures = measures or Measures(Metrics(""))
         policy = commit(self._log)

@@ -112,7 +112,9 @@ class StraightPublisher:
         traced = None
         if self._traces.is_on:
             traced = self._traces.published(place, batch, placed, started_s)
-        durable = waits_for(partition, placed[1], acks)
+        durable, end_offset = None, placed[1]
+        if acks is not Acks.NONE and not partition.is_committed(end_offset):
+            durable = waits_for(partition, end_offset, acks)
         if durable is None:
             self._acknowledged(measures, started_s, traced)
         else:
