@@ -101,7 +101,10 @@ class ChangeLog(StateLog):
         size_bytes = await self._append_slices(entries)
         if self.others_synced is not None:
             await self.others_synced()
-        await self.partition.synced(self._append([(END, b"")])[0])
+        end = self._append([(END, b"")])[0]
+        await self.partition.synced(end)
+        if not self.partition.is_committed(end):
+            await self.partition.committed(end)  # what other replicas lack may still be cut off
         complete = Snapshot(self._kind, begins_at - 1, self._clock.now_ms(), ())
         await in_thread(executor, partial(self._snapshots.save, complete))
         self._snapshot_size = size_bytes

@@ -247,7 +247,7 @@ def test_a_cut_follower_knows_what_is_left_and_nothing_more(make: Callable[..., 
         shelf = make()
         follower = await _led(shelf)
         cuts: list[int] = []
-        follower.on_cut = lambda: cuts.append(follower.log_end)
+        follower.on_cut = lambda partition: cuts.append(partition.log_end)
         append(follower, b"a", producer_id=7, producer_epoch=0, base_sequence=0)
         await follower.checkpoint()
         append(follower, b"b", producer_id=7, producer_epoch=0, base_sequence=1)

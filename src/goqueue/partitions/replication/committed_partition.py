@@ -62,6 +62,7 @@ class CommittedPartition(Partition):
         role: Following,
         high_watermark: int = 0,
         tails: TailBudget | None = None,
+        on_cut: Callable[[Partition], None] = lambda _: None,
         measures: Measures | None = None,
         marks: MaintenanceMarks | None = None,
         damage: DamageReports | None = None,
@@ -89,6 +90,8 @@ class CommittedPartition(Partition):
         self.expire, self.next_expiry_ms = self._expire_led, self._next_expiry_ms
         self.delete_before = self._delete_committed
         self._tail = Tail(tails or TailBudget())
+        self.on_cut = on_cut
+        """Told of the partition when what was read of it may not be true any more."""
         self._admitted_s = clock.monotonic_s()
         self._turn = asyncio.Lock()
         """Held by whatever changes the log of a follower and waits for the disk in between."""

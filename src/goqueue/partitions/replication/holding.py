@@ -17,6 +17,7 @@ from goqueue.partitions.replication.tail import TailBudget
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from goqueue.partitions.partition import Partition
     from goqueue.topics.catalogue import Topic
 
 
@@ -38,7 +39,9 @@ class Holding:
         self.tails = TailBudget()
         """What all partitions hold in memory together."""
 
-    def maker(self, topic: Topic, number: int) -> Callable[..., ReplicatedPartition]:
+    def maker(
+        self, topic: Topic, number: int, on_cut: Callable[[Partition], None]
+    ) -> Callable[..., ReplicatedPartition]:
         """Makes the partition of a log that is open, from what every partition is made of."""
         held = self.held(topic, number) or Held(0)  # the record may have changed meanwhile
         return partial(
@@ -46,4 +49,5 @@ class Holding:
             role=Following(None, held.epoch),
             high_watermark=held.high_watermark,
             tails=self.tails,
+            on_cut=on_cut,
         )

@@ -27,8 +27,6 @@ _log = logging.getLogger(__name__)
 class ReplicatedPartition(CommittedPartition):
     """A replica among others. At one time, one thing is copied, cut or noted."""
 
-    on_cut: Callable[[], None] | None = None
-    """Called when what was read of the partition may not be true any more."""
     on_failed: Callable[[], Awaitable[bool]] | None = None
     """Asked before a failed log is recovered: gives up the leadership and leaves the in-sync set.
     True when other replicas have what is committed; False of the only one, which then keeps what it
@@ -117,8 +115,7 @@ class ReplicatedPartition(CommittedPartition):
         self._stable_to = self.last_stable
         self.report_damaged_snapshots(self._log.damaged_snapshots)
         self._mark()
-        if self.on_cut is not None:
-            self.on_cut()
+        self.on_cut(self)
 
     def follow_start(self, log_start: int) -> None:
         """Start where the leader's log starts, soon; files are removed in a thread.

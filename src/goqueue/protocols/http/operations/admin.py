@@ -109,7 +109,7 @@ class AdminRoutes:
         chosen = broker.partitions.of_topic(topic)
         if body.partitions is not None:
             wanted = set(body.partitions)
-            if not wanted <= {each.id.partition for each in chosen}:
+            if not wanted <= set(range(topic.partition_count)):
                 raise FieldError(
                     f"topic {topic.name!r} has partitions 0 to {topic.partition_count - 1}",
                     field="partitions",
