@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 from goqueue.metrics import names
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.connection.connection import Connection
+from goqueue.protocols.kafka.connection.dispatch import Dispatcher
 from goqueue.protocols.kafka.connection.listener import Listener
 from goqueue.protocols.kafka.families import build_registry
 from goqueue.protocols.kafka.settings import Address, ListenerSettings
@@ -519,12 +520,61 @@ def ids_that_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 @example(story=[Requests((Request(), Request(), Request(flip=(-1, 1)), Request(flip=(-3, 1))))])
 @example(story=[Requests((Request(batches=(Batch("synced"),)), Request(), Request(acks=1)))])
+@example(
+    story=[
+        Requests(
+            tuple(
+                Request(batches=(Batch("synced" if number % 3 else "plain"),), acks=-(number % 2))
+                for number in range(150)
+            ),
+            cuts=(50, 4000, 4010, 9000),
+        )
+    ]
+)
 def test_both_ways_answer_and_store_the_same(
     memory_path: Path, story: list[Requests | Happening]
 ) -> None:
     straight, general = asyncio.run(compare(memory_path, story))
     for name, value in general.items():
         assert straight[name] == value, name
+
+
+@pytest.mark.parametrize("cuts", [(), (30,), (150, 290, 300)])
+def test_what_comes_behind_a_batch_that_waits_goes_straight_and_is_answered_in_order(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch, cuts: tuple[int, ...]
+) -> None:
+    """In a cluster every batch of acks=all waits: the others must not take the long way."""
+
+    async def scenario() -> None:
+        disk = FaultyDisk(memory_path)
+        async with running_broker(memory_path, disk=disk, clock=ManualClock(NOW_MS)) as broker:
+            for name in ("plain", "synced"):
+                await broker.create_topic(name, 1, TOPICS[name])
+            stack = Stack(broker, disk, straight=True)
+            await stack.settle()
+            stack.seen.clear()
+            monkeypatch.setattr(Dispatcher, "parse", lambda *_: pytest.fail("not straight"))
+            producers = Producers()
+            topics = ("synced", "plain", "synced", "synced", "plain")
+            frames = [
+                frame_of(Request(batches=(Batch(topic),)), number, {}, producers)
+                for number, topic in enumerate(topics)
+            ]
+            for piece in pieces(b"".join(frames), cuts):
+                stack.feed(piece)
+            assert len(stack.connection._pending) == len(frames)
+            await stack.settle()
+            data, numbers = stack.seen[0], []
+            while data:
+                length, number = struct.unpack_from(">ii", data)
+                numbers.append(number)
+                data = data[4 + length :]
+            assert numbers == [0, 1, 2, 3, 4]
+            for topic in ("plain", "synced"):
+                partition = broker.partitions.partition(TopicPartition(topic, 0))
+                assert partition.log_end == topics.count(topic)
+
+    asyncio.run(scenario())
 
 
 # --- Their parts ---------------------------------------------------------------------------------

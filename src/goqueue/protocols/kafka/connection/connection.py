@@ -34,10 +34,6 @@ class Connection(Ending):
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(owner, loop)
-        self._held_bytes = 0
-        """Received and not yet given back to the budget."""
-        self._unfinished_bytes = 0
-        """Those of them that the budget counts as part of no request under way."""
         self._turn_scheduled = False
         """The event loop has its turn; nothing starts before `_next_turn`."""
         self._is_pumping = False
@@ -72,9 +68,9 @@ class Connection(Ending):
         self._deadlines.active(self._loop.time())
         data = self._owner.buffer[:nbytes]
         served = 0
-        if self._held_bytes and self._may_serve_straight:
+        if self._has_begun and self._may_serve_straight:
             served = self._serve_begun(data)
-        if not self._held_bytes and self._may_serve_straight:
+        if not self._has_begun and self._may_serve_straight:
             served += self._serve_straight(data[served:] if served else data)
         if served < nbytes:
             if self._answers.held_bytes:
@@ -82,10 +78,6 @@ class Connection(Ending):
             self._take(nbytes - served)
             self._frames.feed(data[served:])
             self._pump()
-
-    def _take(self, size: int) -> None:
-        self._held_bytes += size
-        self._owner.budget.take(size)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give back what is held. Handlers that change something run on; long polls end."""
@@ -120,11 +112,22 @@ class Connection(Ending):
     # --- Requests that go straight ----------------------------------------------------------------
 
     @property
+    def _has_begun(self) -> bool:
+        """Whether something has arrived that was not started."""
+        return self._held_bytes > 0 and self._frames.buffered_bytes > 0
+
+    @property
     def _may_serve_straight(self) -> bool:
-        """Whether no request is under way, and nothing is known against the client."""
-        session = self.session
+        """Whether a request may start beside those under way; nothing is against the client."""
+        session, pending = self.session, self._pending
         return (
-            not self._pending
+            (
+                not pending
+                or (
+                    pending[-1].is_pipelined
+                    and len(pending) < self._settings.max_pipelined_requests
+                )
+            )
             and self._waiting is None
             and self._reason is None
             and not self._turn_scheduled
@@ -156,32 +159,39 @@ class Connection(Ending):
 
         They are never held, so the budget need not know of them.
         """
-        try:
-            size, count, answers, waiting = self._owner.dispatcher.serve_straight(
-                data, self._settings.max_request_bytes, self
-            )
-        except HandlerFailedError as error:
-            self.close(CloseReason.HANDLER_FAILED, str(error))
-            return len(data)
-        self._frames.frame_count += count
-        transport = self._transport
-        if answers and not transport.is_closing():
-            if len(answers) == 1:
-                transport.write(answers[0])
-            else:
-                transport.writelines(answers)
-            unsent = transport.get_write_buffer_size()
-            if unsent or self._answers.held_bytes:
-                self._answers.granted_bytes = 0
-                self._answers.hold(unsent)
-        if waiting is not None:
-            call, response = waiting
-            self._take(call.size_bytes)
-            self._pending.append(call)
+        size = count = 0
+        while True:
+            try:
+                taken, served, answers, waiting = self._owner.dispatcher.serve_straight(
+                    data[size:] if size else data,
+                    self._settings.max_request_bytes,
+                    self,
+                    is_behind=bool(self._pending),
+                )
+            except HandlerFailedError as error:
+                self.close(CloseReason.HANDLER_FAILED, str(error))
+                return len(data)
+            size, count = size + taken, count + served
+            self._frames.frame_count += served
+            if answers:
+                self._write(answers)
+            if waiting is not None:
+                self._start_behind(*waiting)
+            if count >= CALLS_A_TURN:
+                self._give_a_turn()
+                return size
+            # What comes behind one that waits may go straight, too.
+            if waiting is None or size == len(data) or not self._may_serve_straight:
+                return size
+
+    def _start_behind(self, call: Call, response: Awaitable[Response | None] | None) -> None:
+        """Keep the place of a request among the answers; without a response it is answered."""
+        self._take(call.size_bytes)
+        self._pending.append(call)
+        if response is None:
+            self._answered(call)
+        else:
             self._wait_for(call, response)
-        elif count == CALLS_A_TURN:
-            self._give_a_turn()
-        return size
 
     # --- Starting requests ------------------------------------------------------------------------
 
@@ -326,18 +336,6 @@ class Connection(Ending):
         self._answers.hold(self._transport.get_write_buffer_size())
         if self._close_when_answered is not None and not pending:
             self._close_soon(*self._close_when_answered)
-
-    def _drop_unfinished(self) -> None:
-        """Forget what has arrived and is no request yet."""
-        dropped_bytes = self._frames.buffered_bytes
-        self._frames.clear()
-        self._owner.budget.unfinished_changed(-self._unfinished_bytes)
-        self._unfinished_bytes = 0
-        self._release(dropped_bytes)
-
-    def _release(self, size: int) -> None:
-        self._held_bytes -= size
-        self._owner.budget.give(size)
 
     # --- Back-pressure ----------------------------------------------------------------------------
 

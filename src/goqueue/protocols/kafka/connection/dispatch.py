@@ -112,10 +112,12 @@ class Call:
         return self.endpoint.spec.long_poll or self.ctx.is_long_poll
 
 
-Served: TypeAlias = "tuple[int, int, list[Buffer], tuple[Call, Awaitable[Response | None]] | None]"
+Served: TypeAlias = (
+    "tuple[int, int, list[Buffer], tuple[Call, Awaitable[Response | None] | None] | None]"
+)
 """The requests at the start of a buffer that went straight: how many bytes and how many requests
 they are, the frames of their answers in parts, empty ones included, and the last of them if its
-answer is still to come."""
+answer is still to come, or has to wait for others before it."""
 
 
 class Dispatcher:
@@ -139,8 +141,13 @@ class Dispatcher:
         """Let go of the thread that reads large requests."""
         self._reading.shutdown(wait=False)
 
-    def serve_straight(self, data: memoryview, max_bytes: int, peer: Peer) -> Served:
+    def serve_straight(
+        self, data: memoryview, max_bytes: int, peer: Peer, *, is_behind: bool = False
+    ) -> Served:
         """Serve the whole requests at the start of a buffer, as long as they go straight.
+
+        `is_behind` says that others of the connection are not answered: only a request that may run
+        beside them is served, one at a time.
 
         Raises:
             HandlerFailedError: no answer can be given.
@@ -155,6 +162,8 @@ class Dispatcher:
             if found is None or stop > size or not LENGTH_BYTES <= length <= max_bytes:
                 break
             endpoint, handler = found
+            if is_behind and not endpoint.spec.pipelined:
+                break
             frame = data[at + LENGTH_BYTES : stop]
             try:
                 answer = handler(frame, peer, api & 0xFFFF, correlation_id)
@@ -167,6 +176,12 @@ class Dispatcher:
             if isinstance(answer, Waiting):
                 call = Call(endpoint, answer.ctx, answer.request, stop - at)
                 return stop, count, answers, (call, answer.response)
+            if is_behind:
+                prefix = RequestPrefix(api >> 16, api & 0xFFFF, correlation_id)
+                call = Call(endpoint, RequestContext(prefix, None, peer), None, 0)
+                call.is_done = True
+                call.answer = answer if isinstance(answer, list) else [answer] if answer else None
+                return stop, count, answers, (call, None)
             at = stop
             if isinstance(answer, list):
                 answers += answer

@@ -19,6 +19,7 @@ from goqueue.wire.kafka.frames import FrameReader
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.connection.dispatch import Call
     from goqueue.protocols.kafka.connection.owner import Owner
+    from goqueue.wire.kafka.primitives import Buffer
 
 
 class Ending(asyncio.BufferedProtocol, ABC):
@@ -43,6 +44,10 @@ class Ending(asyncio.BufferedProtocol, ABC):
         self._close_when_answered: tuple[CloseReason, str] | None = None
         """Set when nothing more is to start, and what has started is still to be answered."""
         self._closing_since = 0.0
+        self._held_bytes = 0
+        """Received and not yet given back to the budget."""
+        self._unfinished_bytes = 0
+        """Those of them that the budget counts as part of no request under way."""
         self.host = ""
         self.session = Session(authenticated=not owner.settings.requires_authentication)
 
@@ -54,6 +59,38 @@ class Ending(asyncio.BufferedProtocol, ABC):
     @abstractmethod
     def update_reading(self) -> None:
         """Read on or stop reading, as the bounds allow now."""
+
+    # --- What it holds ----------------------------------------------------------------------------
+
+    def _take(self, size: int) -> None:
+        self._held_bytes += size
+        self._owner.budget.take(size)
+
+    def _drop_unfinished(self) -> None:
+        """Forget what has arrived and is no request yet."""
+        dropped_bytes = self._frames.buffered_bytes
+        self._frames.clear()
+        self._owner.budget.unfinished_changed(-self._unfinished_bytes)
+        self._unfinished_bytes = 0
+        self._release(dropped_bytes)
+
+    def _release(self, size: int) -> None:
+        self._held_bytes -= size
+        self._owner.budget.give(size)
+
+    def _write(self, answers: list[Buffer]) -> None:
+        """Write answers for which no other waits."""
+        transport = self._transport
+        if transport.is_closing():
+            return
+        if len(answers) == 1:
+            transport.write(answers[0])
+        else:
+            transport.writelines(answers)
+        unsent = transport.get_write_buffer_size()
+        if unsent or self._answers.held_bytes:
+            self._answers.granted_bytes = 0
+            self._answers.hold(unsent)
 
     # --- Deadlines --------------------------------------------------------------------------------
 
