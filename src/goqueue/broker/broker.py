@@ -128,7 +128,8 @@ class Broker(LogBroker):
             MemberReader(self.groups, self.partitions, self.fetcher, self.opener, self.damage),
         )
         self.record_reader = RecordReader(self.executor, self.damage, self.opener)
-        self.partitions.on_cut = self.record_reader.forget
+        if self.partitions.holding is not None:
+            self.partitions.holding.on_cut = self.record_reader.forget
 
     def _build_coordinated(self) -> None:
         """What only one node has so far: transactions, schemas, delays, queues and the rest."""

@@ -103,8 +103,6 @@ class Partitions:
         on its own holds all, and leads them."""
         self._opening = asyncio.Lock()
         """Held while partitions of a cluster are opened."""
-        self.on_cut: Callable[[Partition], None] = lambda _: None
-        """Told of a partition of which records are gone that may have been read."""
         self.on_opened: Callable[[int], None] = lambda _: None
         """Told how many partitions were opened."""
 
@@ -237,7 +235,7 @@ class Partitions:
     def _add(self, topic: Topic, number: int, stored: OpenedLog) -> Partition:
         make: Callable[..., Partition] = Partition
         if self.holding is not None:
-            make = self.holding.maker(topic, number, self._was_cut)
+            make = self.holding.maker(topic, number)
         partition_id = TopicPartition(topic.name, number)
         partition = self._open[partition_id] = make(
             partition_id,
@@ -249,9 +247,6 @@ class Partitions:
         )
         self.on_opened(1)
         return partition
-
-    def _was_cut(self, partition: Partition) -> None:
-        self.on_cut(partition)  # whoever is told may come later than the partition
 
     # --- Leadership ------------------------------------------------------------------------------
 

@@ -38,10 +38,10 @@ class Holding:
         self.held = held
         self.tails = TailBudget()
         """What all partitions hold in memory together."""
+        self.on_cut: Callable[[Partition], None] = lambda _: None
+        """Told of a partition of which records are gone that may have been read."""
 
-    def maker(
-        self, topic: Topic, number: int, on_cut: Callable[[Partition], None]
-    ) -> Callable[..., ReplicatedPartition]:
+    def maker(self, topic: Topic, number: int) -> Callable[..., ReplicatedPartition]:
         """Makes the partition of a log that is open, from what every partition is made of."""
         held = self.held(topic, number) or Held(0)  # the record may have changed meanwhile
         return partial(
@@ -49,5 +49,8 @@ class Holding:
             role=Following(None, held.epoch),
             high_watermark=held.high_watermark,
             tails=self.tails,
-            on_cut=on_cut,
+            on_cut=self._was_cut,
         )
+
+    def _was_cut(self, partition: Partition) -> None:
+        self.on_cut(partition)  # whoever is told may come later than the partition
