@@ -9,6 +9,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from goqueue.testing.cluster import free_ports
@@ -147,3 +148,15 @@ def test_a_node_that_cannot_start_says_why_in_the_words_of_its_log(
     assert "node-1 did not start: 2 problems in the configuration" in told
     assert "topics.partitions" in told
     assert "at most 1, as many as there are nodes" in told
+
+
+def test_a_start_that_fails_on_one_node_leaves_none_running(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "cluster"
+    nodes = [msgspec.to_builtins(each) for each in free_ports(3)]
+    (folder / "node-3").mkdir(parents=True)
+    (folder / "node-3" / "metadata.db").write_text("")  # as of a server on its own
+    (folder / "secret").write_text("s" * 32)
+    (folder / "secret").chmod(0o600)
+    (folder / "cluster.json").write_text(json.dumps({"name": "goqueue", "nodes": nodes}))
+    assert "node-3 did not start" in run("start", code=1).stderr
+    assert [each["state"] for each in rows(run, "status", code=1)] == ["stopped"] * 3

@@ -28,6 +28,8 @@ _INTERNAL_STEP: Final = 10
 """From the internal port of one node to that of the next: etcd uses the two after each."""
 _READY_S: Final = 120.0
 _STOP_S: Final = 300.0
+_GIVE_UP_S: Final = 30.0
+"""How long nodes have to stop that were started along with one that failed."""
 
 FolderOption: TypeAlias = Annotated[
     Path, typer.Option("--folder", help="The folder of the cluster: its data, secret and logs.")
@@ -92,9 +94,7 @@ def start_cluster(
         chosen = _chosen(cluster, node)
         if stopped := [each for each in chosen if not each.processes]:
             note(f"starting {', '.join(each.name for each in stopped)} in {folder}")
-        for each in stopped:
-            each.start()
-        cluster.wait(lambda each: note(f"{each.name} is ready"), _READY_S, chosen)
+        _start(cluster, stopped, chosen)
     except GoQueueError as error:
         raise CliError(str(error)) from error
     _show(call, cluster.nodes)
@@ -106,6 +106,20 @@ def start_cluster(
             f"  goqueue cluster stop --folder {folder}\n"
             f"Kafka clients: bootstrap.servers={cluster.bootstrap}"
         )
+
+
+def _start(cluster: LocalCluster, stopped: list[LocalNode], chosen: list[LocalNode]) -> None:
+    """Start nodes and wait for all that were asked for; when one fails, none is left running."""
+    from goqueue.server.supervision.local_cluster import end_nodes  # noqa: PLC0415 - as above
+
+    try:
+        for each in stopped:
+            each.start()
+        cluster.wait(lambda each: note(f"{each.name} is ready"), _READY_S, chosen)
+    except GoQueueError:
+        if end_nodes(stopped, signal.SIGTERM, _GIVE_UP_S):
+            end_nodes(stopped, signal.SIGKILL, _GIVE_UP_S)
+        raise
 
 
 def stop_cluster(

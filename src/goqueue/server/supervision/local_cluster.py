@@ -84,7 +84,10 @@ class LocalNode:
     @property
     def processes(self) -> dict[str, int]:
         """Its processes by name: `supervisor`, `etcd`, `broker`; none when it does not run."""
-        return running(self.data_dir)
+        found = running(self.data_dir)
+        if not found and self._process is not None and self._process.poll() is None:
+            return {SUPERVISOR: self._process.pid}  # it has not said so itself yet
+        return found
 
     def start(self, environment: dict[str, str] | None = None) -> None:
         """Start it in the background, if it does not run; it goes on when this process ends.
