@@ -62,6 +62,9 @@ class TopicChanges:
 
         return await self.to_the_end(create())
 
+    async def opened(self, topic: Topic) -> None:
+        """Return when this node has opened its replicas of a new topic; on one node it has."""
+
     async def create_internal(self, name: str, partition_count: int) -> None:
         """Make one of the broker's own topics, if it is not there."""
         if name in self.topics.catalogue.by_name:

@@ -194,6 +194,13 @@ class ClusterTopics(Topics):
         _check_minimum(overrides, topic)
         return topic
 
+    def replica_count(self, topic: Topic, node_id: int) -> int:
+        """How many partitions of a topic are on a node, as far as this one knows."""
+        partitions = self._keeper.view.partitions
+        keys = (PartitionKey(topic.topic_id, number) for number in range(topic.partition_count))
+        found = filter(None, map(partitions.get, keys))
+        return sum(node_id in each.value.replicas for each in found)
+
     # --- Making ----------------------------------------------------------------------------------
 
     def _factor(self, new_count: int, replication: Replication) -> int:
@@ -202,7 +209,9 @@ class ClusterTopics(Topics):
         if replication.assignments is not None:
             check_assignments(replication.assignments, known, new_count)
             return len(replication.assignments[0])
-        factor = replication.factor or min(self._default_factor, max(len(known), 1))
+        factor = replication.factor
+        if factor is None:
+            factor = min(self._default_factor, max(len(known), 1))
         if not 1 <= factor <= len(known):
             raise InvalidReplicationError(
                 f"replication factor {factor} in a cluster of {len(known)} nodes: ask for 1 to "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from goqueue.model.errors import InvalidAssignmentError
+from goqueue.model.errors import InvalidAssignmentError, InvalidReplicationError
 from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -22,6 +22,16 @@ class Replication(NamedTuple):
 
 
 ANYWHERE: Final = Replication()
+
+
+def check_factor(factor: int | None) -> None:
+    """Let a node on its own hold the only replica.
+
+    Raises:
+        InvalidReplicationError: more are wanted, or none.
+    """
+    if factor not in {None, 1}:
+        raise InvalidReplicationError(f"replication factor {factor}, and there is 1 broker")
 
 
 def check_assignments(

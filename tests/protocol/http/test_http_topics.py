@@ -40,6 +40,15 @@ def test_a_second_topic_of_the_same_name_is_a_conflict(api: HttpApi, topic: str)
     assert (answer.status, answer.code, answer.json["field"]) == (409, "topic_exists", "name")
 
 
+def test_a_node_on_its_own_holds_one_replica(api: HttpApi, name: Callable[[str], str]) -> None:
+    assert api.post("/topics", {"name": name("one"), "replication_factor": 1})["num_partitions"]
+    wish = {"name": name("three"), "replication_factor": 3}
+    answer = api.ask("POST", "/topics", wish)
+    assert (answer.status, answer.json["field"]) == (400, "replication_factor")
+    assert answer.json["detail"] == "replication factor 3, and there is 1 broker"
+    assert wish["name"] not in api.get("/topics")["topics"]
+
+
 def test_retention_hours_are_kafka_s_milliseconds(api: HttpApi, name: Callable[[str], str]) -> None:
     made = api.post("/topics", {"name": name("kept"), "retention_hours": 2})
     assert made["settings"] == {"retention.ms": "7200000"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,13 +10,10 @@ import pytest
 from goqueue.broker.unserved import Unserved
 from goqueue.model.delivery import DELIVER_AT_HEADER
 from goqueue.model.errors import NotInClusterError
-from goqueue.protocols.http.api.app import HttpApp
-from goqueue.protocols.http.api.requests import Request
-from goqueue.protocols.http.api.responses import Response
-from goqueue.protocols.http.routes import build_router
 from goqueue.records import TRANSACTIONAL, Record, encode
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
+from support.cluster_api import NodeApi
 from support.cluster_brokers import OneOfThree, one_of_three
 from support.scenarios import scenario
 
@@ -153,38 +149,11 @@ async def test_batches_of_what_is_not_served_are_refused_and_not_stored(tmp_path
         assert partition.log_end == 0
 
 
-class _Node:
-    """What routes know of a node."""
-
-    def __init__(self, made: OneOfThree) -> None:
-        self.broker = made.broker
-        self.store = made.store
-        self.maintenance = made.broker.maintenance()
-        self.metrics = made.broker.metrics
-        self.is_started = self.is_ready = True
-        self.uptime_s = 1.0
-        self.connection_count = 0
-        self.degradation = None
-
-
-class _Api:
-    def __init__(self, made: OneOfThree) -> None:
-        node: Any = _Node(made)
-        self._app = HttpApp(lambda: build_router(node))
-
-    async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        data = b"" if body is None else json.dumps(body).encode()
-        request = Request(method, path.encode(), {}, data)
-        answer = await self._app.answer(request, self._app.match(request))
-        assert isinstance(answer, Response)
-        return answer.status, json.loads(answer.body) if answer.body else None
-
-
 @scenario
 async def test_http_refuses_what_a_cluster_does_not_serve(tmp_path: Path) -> None:
     async with one_of_three(tmp_path) as made:
         await made.topic("t", (1, 2, 3))
-        api = _Api(made)
+        api = NodeApi(made)
         for method, path, body in (
             ("GET", "/transactions", None),
             ("GET", "/dlq", None),
@@ -203,7 +172,7 @@ async def test_http_refuses_what_a_cluster_does_not_serve(tmp_path: Path) -> Non
 async def test_http_publishes_what_is_led_here_and_refuses_the_rest_whole(tmp_path: Path) -> None:
     async with one_of_three(tmp_path) as made:
         topic = await made.topic("t", (1, 2, 3), (2, 1, 3))
-        api = _Api(made)
+        api = NodeApi(made)
         here, there = {"value": "a", "partition": 0}, {"value": "b", "partition": 1}
         status, answer = await api.ask("POST", "/topics/t/messages", {"messages": [here, there]})
         assert (status, answer["code"]) == (501, "not_in_cluster")
@@ -224,7 +193,7 @@ async def test_views_work_on_a_node_that_holds_no_replica(tmp_path: Path) -> Non
     async with one_of_three(tmp_path) as made:
         await made.topic("away", (2, 3))
         await made.offsets_topic(2, 3)
-        api = _Api(made)
+        api = NodeApi(made)
         for path in (
             "/overview",
             "/stats",
@@ -244,7 +213,7 @@ async def test_views_work_on_a_node_that_holds_no_replica(tmp_path: Path) -> Non
 async def test_the_cluster_is_told_over_http(tmp_path: Path) -> None:
     async with one_of_three(tmp_path) as made:
         await made.topic("t", (1, 2, 3), (2, 1, 3))
-        api = _Api(made)
+        api = NodeApi(made)
         _, nodes = await api.ask("GET", "/cluster/nodes")
         assert nodes["controller"] == 2
         found = [(each["node_id"], each["state"], each["leads"]) for each in nodes["nodes"]]

@@ -53,6 +53,12 @@ def create_topic(
             "--partitions", "-p", min=1, help="The number of partitions (default: the server's)."
         ),
     ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(
+            "--replication-factor", min=1, help="Replicas of a partition (default: the server's)."
+        ),
+    ] = None,
     retention: Annotated[
         str | None,
         typer.Option(
@@ -71,6 +77,8 @@ def create_topic(
     body: dict[str, Any] = {"name": name, "settings": parse_pairs(settings, "--set")}
     if partitions is not None:
         body["num_partitions"] = partitions
+    if replication_factor is not None:
+        body["replication_factor"] = replication_factor
     if retention is not None:
         body["settings"]["retention.ms"] = str(parse_retention_ms(retention))
     try:

@@ -37,6 +37,11 @@ _FOLLOW_S: Final = 5.0
 """How long the followers have to let go of deleted records before a client is told otherwise."""
 
 
+_OPEN_S: Final = 0.02
+_OPEN_LOOKS: Final = 100
+"""How often it is looked whether the replicas of a new topic are open, and how many times."""
+
+
 async def _at_once(key: PartitionKey, start: int, wait_s: float) -> None:
     """A node whose partitions nobody follows."""
 
@@ -75,6 +80,14 @@ class ClusterTopicChanges(TopicChanges):
         return await self.to_the_end(
             self.topics.create(name, count, overrides, replication=replication)
         )
+
+    async def opened(self, topic: Topic) -> None:
+        """Return when this node has opened its replicas of a new topic, or after a moment."""
+        for _ in range(_OPEN_LOOKS):
+            expected = self._cluster.replica_count(topic, self._node_id)
+            if len(self._partitions.of_topic(topic)) >= expected:
+                return
+            await self._sleep(_OPEN_S)
 
     async def create_internal(self, name: str, partition_count: int) -> None:
         """Leave it to the controller, which makes internal topics once there are enough nodes."""

@@ -32,6 +32,8 @@ class AdminService(AdminServiceServicer):
         """Make a topic."""
         count = request.partitions if request.HasField("partitions") else None
         topic = await self._broker.create_topic(request.name, count, dict(request.settings))
+        if self._broker.facts.is_cluster:
+            await self._broker.topic_changes.opened(topic)
         return self._topic(topic)
 
     async def ListTopics(

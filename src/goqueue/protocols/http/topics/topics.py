@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import msgspec
 
+from goqueue.model.errors import InvalidReplicationError
 from goqueue.model.limits import MAX_TOPIC_PARTITIONS
-from goqueue.protocols.http.api.errors import FieldError
+from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import TopicPath
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import TopicName, doc
@@ -20,7 +21,7 @@ from goqueue.protocols.http.topics.topic_shapes import (
     TopicList,
     TopicSettingsAnswer,
 )
-from goqueue.topics.replica_assignments import Replication, check_assignments
+from goqueue.topics.replica_assignments import Replication, check_assignments, check_factor
 from goqueue.topics.setting_table import LISTED
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ class CreateTopic(msgspec.Struct, forbid_unknown_fields=True):
     retention_hours: (
         Annotated[int, doc("Retention; -1 for no limit.", 168, ge=-1, le=876_000)] | None
     ) = None
+    replication_factor: Annotated[
+        int | None,
+        doc("Replicas of each partition; the server's default if omitted, 1 on a single node.", 1),
+    ] = None
     settings: Settings = {}
 
 
@@ -105,8 +110,20 @@ class TopicRoutes(BrokerRoutes):
                 )
             hours = body.retention_hours
             settings["retention.ms"] = str(-1 if hours < 0 else hours * _HOUR_MS)
-        await self._broker.create_topic(body.name, body.num_partitions, settings)
+        await self._create(body, settings)
         return self._info(body.name)
+
+    async def _create(self, body: CreateTopic, settings: dict[str, str]) -> None:
+        broker = self._broker
+        replication = Replication(body.replication_factor)
+        try:
+            if not broker.facts.is_cluster:
+                check_factor(body.replication_factor)
+            topic = await broker.create_topic(body.name, body.num_partitions, settings, replication)
+        except InvalidReplicationError as error:
+            raise AtFieldError(error, "replication_factor") from error
+        if broker.facts.is_cluster:
+            await broker.topic_changes.opened(topic)
 
     @route("GET", "/topics", tag=_TAG)
     async def list_all(self, query: ListTopics) -> TopicList:

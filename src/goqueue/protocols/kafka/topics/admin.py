@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from goqueue.model.errors import (
     GoQueueError,
     InvalidAssignmentError,
-    InvalidReplicationError,
 )
 from goqueue.protocols.kafka.configs.entries import given
 from goqueue.protocols.kafka.configs.topic_configs import TopicResources
@@ -17,7 +16,12 @@ from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.limits import MAX_CREATED_PARTITIONS
 from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
-from goqueue.topics.replica_assignments import ANYWHERE, Replication, check_assignments
+from goqueue.topics.replica_assignments import (
+    ANYWHERE,
+    Replication,
+    check_assignments,
+    check_factor,
+)
 from goqueue.topics.setting_table import LISTED
 
 if TYPE_CHECKING:
@@ -104,13 +108,13 @@ class AdminTopicsApi:
             if numbers != list(range(len(numbers))):
                 raise InvalidAssignmentError(f"partitions {numbers}, expected 0 to n without gaps")
             return len(numbers), Replication(assignments=replicas)
-        factor = asked.replication_factor
-        if not self._broker.facts.is_cluster and factor not in {_DEFAULT, 1}:
-            raise InvalidReplicationError(f"replication factor {factor}, and there is 1 broker")
+        factor = None if asked.replication_factor == _DEFAULT else asked.replication_factor
+        if not self._broker.facts.is_cluster:
+            check_factor(factor)
         count = asked.num_partitions
         if count == _DEFAULT:
             count = self._broker.settings.default_partitions
-        return int(count), Replication(factor=None if factor == _DEFAULT else factor)
+        return int(count), Replication(factor=factor)
 
     def _check_assignments(
         self, replicas: Sequence[Sequence[int]], new_count: int | None = None

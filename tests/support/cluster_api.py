@@ -1,0 +1,43 @@
+"""Requests over HTTP to the one node of a cluster that runs inside a test."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from goqueue.protocols.http.api.app import HttpApp
+from goqueue.protocols.http.api.requests import Request
+from goqueue.protocols.http.api.responses import Response
+from goqueue.protocols.http.routes import build_router
+
+if TYPE_CHECKING:
+    from support.cluster_brokers import OneOfThree
+
+
+class _Node:
+    """What routes know of a node."""
+
+    def __init__(self, made: OneOfThree) -> None:
+        self.broker = made.broker
+        self.store = made.store
+        self.maintenance = made.broker.maintenance()
+        self.metrics = made.broker.metrics
+        self.is_started = self.is_ready = True
+        self.uptime_s = 1.0
+        self.connection_count = 0
+        self.degradation = None
+
+
+class NodeApi:
+    """The HTTP API of a node of a cluster, without a socket."""
+
+    def __init__(self, made: OneOfThree) -> None:
+        node: Any = _Node(made)
+        self._app = HttpApp(lambda: build_router(node))
+
+    async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        data = b"" if body is None else json.dumps(body).encode()
+        request = Request(method, path.encode(), {}, data)
+        answer = await self._app.answer(request, self._app.match(request))
+        assert isinstance(answer, Response)
+        return answer.status, json.loads(answer.body) if answer.body else None
