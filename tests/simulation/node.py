@@ -753,6 +753,7 @@ class Process:
             self.after(key)
         log = self.machine.log(key)
         log.truncate(log.flushed)
+        self.watermarks[key] = self.watermark(key)
         del self.failed[key]
         self.followed.pop(key, None)
         self.cluster.oracle.confessed(self.node_id, key)

@@ -126,6 +126,7 @@ class RealLog(ModelLog):
     def reopen(self) -> None:
         self._disk.kill()
         self._open()
+        self._log.flush()
 
     def close(self) -> None:
         self._log.close()

@@ -195,8 +195,9 @@ def divergence(
         return FetchProblem.OUT_OF_RANGE if ask.offset > end else None
     mine = epochs.end_of(ask.last_epoch, end)
     if mine is None:
-        # Every record here is newer than the asker's newest: nothing of it is in this log.
-        return FetchProblem.OUT_OF_RANGE if ask.offset > log_start else None
+        # Every record here is newer than the asker's newest, so nothing that it has is in this log.
+        # Nor at the start of the log: what lay below was removed, and may have differed.
+        return FetchProblem.OUT_OF_RANGE
     if mine.epoch < ask.last_epoch or mine.start_offset < ask.offset:
         return mine
     return None

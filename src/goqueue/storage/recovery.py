@@ -217,7 +217,7 @@ class _Tail:
 
     def _mend(self, segment: Segment, sealed_at: int | None) -> None:
         position, offset = self._start(segment)
-        if sealed_at is not None and position == segment.size_bytes:
+        if sealed_at is not None and position == segment.size_bytes and offset >= sealed_at:
             return
         segment.resume(position, offset, self._newest(segment, position))
         segment.synced_bytes = position

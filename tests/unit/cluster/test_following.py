@@ -133,7 +133,9 @@ def test_an_empty_log_beyond_the_leaders_end_is_out_of_range() -> None:
 def test_a_log_that_is_older_than_everything_of_the_leader_begins_anew() -> None:
     newer = epochs((5, 10))
     assert divergence(FetchAsk(1, 6, 12, 3), newer, 10, 20) is FetchProblem.OUT_OF_RANGE
-    assert divergence(FetchAsk(1, 6, 10, 3), newer, 10, 20) is None
+    at_the_start = FetchAsk(1, 6, 10, 3)
+    assert divergence(at_the_start, newer, 10, 20) is FetchProblem.OUT_OF_RANGE
+    assert divergence(at_the_start._replace(last_epoch=-1), newer, 10, 20) is None
 
 
 steps = st.lists(st.tuples(st.booleans(), st.integers(0, 2), st.integers(0, 4)), max_size=12)

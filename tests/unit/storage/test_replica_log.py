@@ -143,6 +143,18 @@ def test_damage_in_the_middle_is_cut_off_with_everything_behind_it(memory_path: 
     assert _stored(again) == whole
 
 
+def test_a_segment_of_which_nothing_is_left_is_a_hole(memory_path: Path) -> None:
+    log = _filled(memory_path, 1)
+    log.flush(checkpoint=True)
+    for _ in range(11):
+        log.append(batch(2), leader_epoch=1)
+    second = sorted(memory_path.glob("*.log"))[1]
+    second.write_bytes(b"")  # as a power cut may leave what was not synced
+    replica = _open(memory_path, is_replica=True)
+    start = int(second.stem)
+    assert (replica.end_offset, replica.recovery.lost_from) == (start, start)
+
+
 def test_the_only_copy_of_a_log_keeps_what_lies_behind_the_damage(memory_path: Path) -> None:
     _filled(memory_path)
     (memory_path / CHECKPOINT).unlink(missing_ok=True)

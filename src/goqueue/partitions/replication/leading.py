@@ -64,6 +64,8 @@ class LedPartitions:
         self._store_heard_s = store_heard_s
         self._lag_s = lag_s
         self.by_key: dict[PartitionKey, LedPartition] = {}
+        self._epochs: dict[PartitionKey, int] = {}
+        """The newest epoch that this process led each partition in."""
         self._unsettled: dict[LedPartition, None] = {}
         self._urgent: dict[LedPartition, None] = {}
         self._sending: set[asyncio.Task[None]] = set()
@@ -94,9 +96,17 @@ class LedPartitions:
             lag_s=self._lag_s,
         )
         led = LedPartition(key, partition, progress, self._attend)
+        self._epochs[key] = progress.epoch
         self.by_key[key] = led
         self._unsettled[led] = self._urgent[led] = None
         return led
+
+    def has_led(self, key: PartitionKey, epoch: int) -> bool:
+        """Whether an epoch has begun here before, and is not to be begun once more.
+
+        What was proposed in it, and who may be in sync by that, would be forgotten.
+        """
+        return self._epochs.get(key, -1) >= epoch
 
     async def start_followed(self, key: PartitionKey, start: int, wait_s: float) -> None:
         """Return when the log of every follower that is alive starts there, or the role ends.

@@ -134,7 +134,8 @@ class Roles:
         if partition.failure is not None:
             return False
         await self.followed.end(key)
-        if not may_lead(stored, node_id, self._identity.incarnation):
+        is_new = may_lead(stored, node_id, self._identity.incarnation)
+        if not is_new or self.led.has_led(key, record.epoch):
             return await self._begin_epoch(key, stored)
         # The epoch is on the disk before the first append; from `begin` to `lead` nothing waits.
         if not await partition.begin(record.epoch):
