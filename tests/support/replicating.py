@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -299,8 +300,10 @@ class ReplicaCluster:
     async def committed(self, end: int, *nodes: int, number: int = 0) -> None:
         """Wait until nodes know that everything up to an offset is committed."""
         for each in nodes or tuple(self.nodes):
-            partition = self[each].partition(number)
-            await until(lambda partition=partition: partition.high_watermark >= end)  # type: ignore[misc]
+            find = partial(self[each].partitions.replica, TopicPartition(TOPIC, number))
+            await until(
+                lambda find=find: (found := find()) is not None and found.high_watermark >= end  # type: ignore[misc]
+            )
 
 
 @asynccontextmanager

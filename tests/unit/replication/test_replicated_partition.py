@@ -454,6 +454,20 @@ def test_the_only_replica_keeps_what_it_has(make: Callable[..., Shelf]) -> None:
     _run(scenario)
 
 
+def test_deleted_records_are_not_read_from_memory(make: Callable[..., Shelf]) -> None:
+    async def scenario() -> None:
+        leader = await _led(make())
+        for number in range(5):
+            append(leader, b"%d" % number, b"x")
+        leader.advance(10)
+        assert await leader.delete_before(6) == 6
+        with pytest.raises(OffsetOutOfRangeError):
+            leader.find(4, 1 << 20, UNCOMMITTED)
+        assert leader.find(6, 1 << 20, UNCOMMITTED) is not None
+
+    _run(scenario)
+
+
 def test_the_newest_batches_come_from_memory(make: Callable[..., Shelf]) -> None:
     async def scenario() -> None:
         leader = await _led(make())

@@ -387,3 +387,89 @@ async def test_idle_partitions_cost_neither_requests_nor_looks(folder: Path):
         assert session.read_count - reads <= 20 + 1
         assert leader.led.look_count - looks <= 40
         assert fetcher.request_count - requests <= 60
+
+
+@scenario
+async def test_a_replica_whose_log_failed_does_not_lead_with_what_is_left_of_it(folder: Path):
+    """It is elected after the disk has refused, before its log is cut to what was synced."""
+    async with replicating(folder) as cluster:
+        await cluster.stop(2)
+        disk = FaultyDisk(folder / "node-2")
+        await cluster.add(2, disk)
+        key = await cluster.create(goqueue_fsync="never")
+        await cluster.led(key, 1)
+        for number in range(5):
+            cluster[1].publish(b"%d" % number)
+        await cluster.committed(5)
+        failed = cluster[2].partition()
+        assert failed.synced_to < 5
+        disk.fail_next("write", ending=".log")
+        cluster[1].publish(b"refused")
+        await until(lambda: failed.failure is not None)
+        await cluster.elect(key, 2, (1, 2, 3))
+        await until(lambda: cluster[2].view.partitions[key].value.leader == 2)
+        await failed.recover()
+        record, _ = await cluster.record(key)
+        assert record.leader is None
+        assert record.isr == (1, 3)
+        assert not failed.is_leading
+        await cluster.elect(key, 3)
+        await cluster.led(key, 3)
+        end = cluster[3].publish(b"new").end_offset
+        await cluster.committed(end)
+        await cluster.isr(key, 1, 2, 3)
+        assert b"4" in cluster[2].stored()
+        assert cluster[1].stored() == cluster[2].stored() == cluster[3].stored()
+        assert cluster[1].replicas.followed.cut_below_hw_count == 0
+        assert cluster[3].replicas.followed.cut_below_hw_count == 0
+
+
+@scenario
+async def test_a_follower_whose_log_failed_is_counted_on_no_more_before_it_is_cut(folder: Path):
+    async with replicating(folder) as cluster:
+        await cluster.stop(2)
+        disk = FaultyDisk(folder / "node-2")
+        await cluster.add(2, disk)
+        key = await cluster.create(goqueue_fsync="never")
+        await cluster.led(key, 1)
+        cluster[1].publish(b"a")
+        await cluster.committed(1)
+        failed = cluster[2].partition()
+        disk.fail_next("write", ending=".log")
+        end = cluster[1].publish(b"b").end_offset
+        await until(lambda: failed.failure is not None)
+        seen: list[tuple[int, ...]] = []
+        discard = failed._replica.discard_unsynced
+
+        async def watched(*args: object) -> object:
+            seen.append((await cluster.record(key))[0].isr)
+            return await discard(*args)  # type: ignore[arg-type]
+
+        failed._replica.discard_unsynced = watched  # type: ignore[method-assign,assignment]
+        await failed.recover()
+        assert seen == [(1, 3)]
+        await cluster.committed(end)
+        await cluster.isr(key, 1, 2, 3)
+        assert cluster[1].stored() == cluster[2].stored()
+
+
+@scenario
+async def test_an_epoch_that_was_given_up_is_not_led_again_by_an_old_view(folder: Path):
+    async with replicating(folder) as cluster:
+        key = await cluster.create()
+        leader = await cluster.led(key, 1)
+        cluster[1].publish(b"a")
+        await cluster.committed(1)
+        node = cluster[1]
+        await node.keeper.stop()  # from now on this node's view is old
+        roles, epoch = node.replicas._roles, leader.leader_epoch
+        assert await node.replicas.led.resign(key, 5.0, lost=True)
+        await roles._demote(key)
+        node.replicas.led.end(key)
+        assert node.view.partitions[key].value.leader == 1
+        assert await roles.take(key)
+        assert not leader.is_leading
+        assert key not in node.replicas.led.by_key
+        assert (await cluster.record(key))[0].epoch > epoch
+        with pytest.raises(NotLeaderError):
+            node.publish(b"b")

@@ -93,6 +93,8 @@ class CommittedPartition(Partition):
         self.on_cut = on_cut
         """Told of the partition when what was read of it may not be true any more."""
         self._admitted_s = clock.monotonic_s()
+        self._over_epoch = -1
+        """The last epoch that this node has ceased to lead in."""
         self._turn = asyncio.Lock()
         """Held by whatever changes the log of a follower and waits for the disk in between."""
         self.on_appended: Callable[[], None] | None = None
@@ -106,13 +108,16 @@ class CommittedPartition(Partition):
         """Make ready to lead in an epoch, and lead; false when another role came meanwhile.
 
         The epoch is durable before the first append, so that none waits for the disk. Nobody may be
-        copying to the log any more.
+        copying to the log any more. An epoch that this node has ceased to lead in is not led again:
+        others lead by now, and the log may have been cut, whatever an old view still says.
 
         Raises:
             StorageError: the disk refused; this node follows nobody.
         """
         if self.role == Leading(epoch):
             return True
+        if epoch <= self._over_epoch:
+            return False
         self.follow(None, epoch)
         waiting = self.role
         async with self._turn:
@@ -142,10 +147,11 @@ class CommittedPartition(Partition):
 
     def follow(self, leader: int | None, epoch: int) -> None:
         """Refuse appends from now on; whoever waits for a commit is told that it is not known."""
-        was_leading = self.is_leading
+        was_leading, led_epoch = self.is_leading, self.leader_epoch
         super().follow(leader, epoch)
         self.not_enough = self.isolated = None
         if was_leading:
+            self._over_epoch = led_epoch
             self._tail.clear()
             where = "no node leads it yet" if leader is None else f"node {leader} leads it now"
             self._commit.fail_all(
@@ -244,7 +250,7 @@ class CommittedPartition(Partition):
 
     def find(self, offset: int, max_bytes: int, isolation: Isolation) -> Readable | None:
         """As `Partition` does; the newest batches come from memory."""
-        if self.is_leading and offset < self._tail.end_offset:
+        if self.is_leading and self.log_start <= offset < self._tail.end_offset:
             found = self._tail.find(offset, max_bytes, self.readable_to(isolation))
             if found is not None:
                 return found

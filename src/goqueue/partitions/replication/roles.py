@@ -11,11 +11,11 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from goqueue.cluster.elections import candidates, led_by, may_lead
+from goqueue.cluster.elections import candidates, led_by, may_lead, strike
 from goqueue.cluster.metadata import Committed
 from goqueue.cluster.proposals import PartitionChange, bundles
-from goqueue.cluster.records import new_token
-from goqueue.model.errors import MetadataError
+from goqueue.cluster.records import PartitionRecord, decode, new_token
+from goqueue.model.errors import MetadataError, MetadataUnavailableError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.replica import Following, Leading
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from goqueue.cluster.hello import NodeIdentity
     from goqueue.cluster.metadata import MetadataStore
-    from goqueue.cluster.records import PartitionKey, PartitionRecord
+    from goqueue.cluster.records import PartitionKey
     from goqueue.cluster.view import Stored
     from goqueue.cluster.view_keeper import ViewKeeper
     from goqueue.partitions.partitions import Partitions
@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 FAILED_RESIGN_S: Final = 2.0
 """How long the leader of a failed log tries to find another leader before it goes on alone."""
+_STRIKES: Final = 5
+"""How often a replica with a failed log tries in a row to leave the in-sync set."""
 
 
 class Roles:
@@ -178,22 +180,38 @@ class Roles:
     # --- A failed log ----------------------------------------------------------------------------
 
     async def _give_up(self, key: PartitionKey) -> bool:
-        """Let another node lead before a failed log is cut to what is on its disk.
+        """Leave every in-sync set before a failed log is cut to what is on its disk.
 
-        The next leader has not heard of this replica in its epoch, so what the log loses counts
-        nowhere. False of a leader without a successor, and of a follower: its leader may still
-        count on what it has fetched, so it keeps what it can. If that is less than it had, the
-        leader sees it by the next fetch.
+        A leader hands over first. Then the record may still promise something of this node: another
+        may have been made leader meanwhile, or this one, which has not begun to lead. Whoever is
+        elected from what the record promises has to have it. False of the only one that does: it
+        keeps what it can.
+
+        Raises:
+            MetadataError: the store did not say that nobody counts on it; to be tried again.
         """
-        stored = self._view.partitions.get(key)
-        if stored is None or stored.value.leader != self._identity.node_id:
-            return False
-        if not await self.led.resign(key, FAILED_RESIGN_S, lost=True):
-            return False
-        await self._demote(key)
-        self.led.end(key)
-        self.on_change(key)
-        return True
+        if key in self.led.by_key:
+            if not await self.led.resign(key, FAILED_RESIGN_S, lost=True):
+                return False
+            await self._demote(key)
+            self.led.end(key)
+            self.on_change(key)
+        for _ in range(_STRIKES):
+            entry = await self._store.get(str(key))
+            if entry is None:
+                return False
+            record = decode(entry.value, PartitionRecord, entry.key)
+            promised = {*record.isr, *record.elr}
+            if self._identity.node_id not in promised:
+                await self._keeper.reached(entry.revision)
+                return True
+            struck = strike(record, self._identity.node_id)
+            if struck is None or len(promised) == 1:
+                return False
+            await self._propose("strike", PartitionChange(key, entry.revision, struck))
+        raise MetadataUnavailableError(
+            f"{key}: its log has failed, and the in-sync set cannot be left at the moment"
+        )
 
     async def _demote(self, key: PartitionKey) -> None:
         """Cease to lead before the view says who does."""
