@@ -183,7 +183,13 @@ class Bare(NamedTuple):
     token: bytes
 
 
-Response: TypeAlias = dict[str, Any] | Encoded | Bare
+class Whole(NamedTuple):
+    """A whole frame, with its length and its header."""
+
+    frame: bytes
+
+
+Response: TypeAlias = dict[str, Any] | Encoded | Bare | Whole
 """What a handler answers: Kafka's field names and plain values, or finished bytes."""
 
 
@@ -263,6 +269,8 @@ def answer_is_flexible(api_key: int, version: int) -> bool:
 
 def frame_of(correlation_id: int, body: Response, api_key: int, version: int) -> list[Buffer]:
     """A whole response frame in parts, for `writelines`."""
+    if isinstance(body, Whole):
+        return [body.frame]
     if isinstance(body, Bare):
         return [_LENGTH.pack(len(body.token)), body.token]
     flexible = answer_is_flexible(api_key, version)

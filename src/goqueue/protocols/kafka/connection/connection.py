@@ -192,6 +192,7 @@ class Connection(Ending):
             self._answered(call)
         else:
             self._wait_for(call, response)
+            self.update_reading()
 
     # --- Starting requests ------------------------------------------------------------------------
 

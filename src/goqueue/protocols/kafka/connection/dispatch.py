@@ -30,6 +30,7 @@ from goqueue.wire.kafka.frames import (
     Encoded,
     RequestPrefix,
     Response,
+    Whole,
     assemble,
     frame_of,
     has_flexible_header,
@@ -263,7 +264,7 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - the one place where handlers' errors are caught
             self.fail(call, error)
             return None
-        if result is None or isinstance(result, Encoded | dict | Bare):
+        if result is None or isinstance(result, Encoded | dict | Bare | Whole):
             self.finish(call, result)
             return None
         return result
@@ -324,7 +325,7 @@ def _read(endpoint: Endpoint, cursor: Cursor, prefix: RequestPrefix) -> Any:
 
 async def _handled(endpoint: Endpoint, call: Call) -> Response | None:
     result = endpoint.handler(call.ctx, call.request)
-    if result is None or isinstance(result, Encoded | dict | Bare):
+    if result is None or isinstance(result, Encoded | dict | Bare | Whole):
         return result
     return await result
 

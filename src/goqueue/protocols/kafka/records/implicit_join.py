@@ -26,7 +26,7 @@ from goqueue.protocols.kafka.errors import code_for
 from goqueue.records.batch import BatchInfo, peek
 from goqueue.transactions.messages import Identity
 from goqueue.wire.kafka.error_codes import ErrorCode
-from goqueue.wire.kafka.frames import Bare, Encoded, Response
+from goqueue.wire.kafka.frames import Bare, Encoded, Response, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -116,7 +116,7 @@ class ProduceJoining:
             refusal = error
         written = write(refusal)
         self._end_turn(wanted, mine)
-        if written is None or isinstance(written, Encoded | dict | Bare):
+        if written is None or isinstance(written, Encoded | dict | Bare | Whole):
             return written
         return await written
 

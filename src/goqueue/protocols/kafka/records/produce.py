@@ -17,7 +17,13 @@ from goqueue.protocols.kafka.records.implicit_join import (
     name_of,
 )
 from goqueue.protocols.kafka.records.plain_topics import ACKS, PlainTopics
-from goqueue.protocols.kafka.records.produce_results import Wait, settle, tell
+from goqueue.protocols.kafka.records.produce_results import (
+    Wait,
+    judge,
+    settle,
+    settle_single,
+    tell,
+)
 from goqueue.protocols.kafka.registry import Waiting, api
 from goqueue.protocols.kafka.turns import in_turns
 from goqueue.publishing.delivery_headers import asks_to_be_opened
@@ -36,6 +42,7 @@ from goqueue.wire.kafka.produce import (
 )
 
 if TYPE_CHECKING:
+    from asyncio import Future
     from collections.abc import Awaitable
 
     from goqueue.broker.log_broker import LogBroker
@@ -91,8 +98,22 @@ class ProduceApi:
                 if acks is Acks.NONE:
                     return b""
                 return encode_single(answer, correlation_id, first_offset, log_start)
+            ctx = RequestContext(RequestPrefix(ApiKey.PRODUCE, version, correlation_id), None, peer)
+            stored = partial(encode_single, answer, correlation_id, first_offset, log_start)
+            otherwise = partial(self._judged, ctx, way, outcome)
+            return Waiting(ctx, settle_single(durable, request[1] / 1000, stored, otherwise))
         ctx = RequestContext(RequestPrefix(ApiKey.PRODUCE, version, correlation_id), None, peer)
         return Waiting(ctx, self._told(ctx, request, [way], [outcome]))
+
+    def _judged(
+        self, ctx: RequestContext, way: StraightWay, outcome: Published, durable: Future[None]
+    ) -> Encoded:
+        """The answer to a single batch that is not durable, or not in time."""
+        results: list[PartitionResult] = []
+        tell(way.partition.id.partition, outcome, ctx.version, results, [])
+        judge(results, 0, durable, ctx.version)
+        topic = way.place.topic
+        return self._encoded(ctx, [TopicResult(topic.name, topic.topic_id, results)])
 
     def _produce_several(
         self, frame: memoryview, peer: Peer, version: int, correlation_id: int

@@ -10,13 +10,14 @@ from goqueue.protocols.kafka.brokers import leader_of
 from goqueue.protocols.kafka.records.implicit_join import code_of
 from goqueue.publishing.delivery_headers import asks_to_be_opened
 from goqueue.wire.kafka.error_codes import ErrorCode
+from goqueue.wire.kafka.frames import Whole
 from goqueue.wire.kafka.produce import PartitionData, PartitionResult
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from goqueue.publishing.requests import Published
-    from goqueue.wire.kafka.frames import Encoded
+    from goqueue.wire.kafka.frames import Encoded, Response
 
 Wait = tuple[list[PartitionResult], int, "Awaitable[None]"]
 """A result that holds once something has happened: the list it is in, where, and what."""
@@ -74,7 +75,7 @@ def settle(
             return
         try:
             for (results, at, _), future in zip(waits, futures, strict=True):
-                _judge(results, at, future, version)
+                judge(results, at, future, version)
             answer.set_result(encode())
         except Exception as error:  # noqa: BLE001 - whoever waits for the answer says it
             answer.set_exception(error)
@@ -85,7 +86,33 @@ def settle(
     return answer
 
 
-def _judge(
+def settle_single(
+    durable: Awaitable[None],
+    timeout_s: float,
+    stored: Callable[[], bytes],
+    otherwise: Callable[[asyncio.Future[None]], Encoded],
+) -> asyncio.Future[Response]:
+    """`settle` for one batch, whose answer is a whole frame when all went well."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Response] = loop.create_future()
+    future = asyncio.ensure_future(durable)
+
+    def answer_now(_: asyncio.Future[None] | None = None) -> None:
+        timer.cancel()
+        if answer.done():
+            return
+        try:
+            is_stored = future.done() and not future.cancelled() and future.exception() is None
+            answer.set_result(Whole(stored()) if is_stored else otherwise(future))
+        except Exception as error:  # noqa: BLE001 - whoever waits for the answer says it
+            answer.set_exception(error)
+
+    timer = loop.call_later(timeout_s, answer_now)
+    future.add_done_callback(answer_now)
+    return answer
+
+
+def judge(
     results: list[PartitionResult], at: int, future: asyncio.Future[None], version: int
 ) -> None:
     """Say in its result what became of an append that was waited for."""
