@@ -256,7 +256,7 @@ MUTANTS = [
     Mutant(
         "a removal counts before it is stored", 3, [(LeaderProgress, "maximal", _proposed_alone)]
     ),
-    Mutant("an addition counts only once stored", 27, [(LeaderProgress, "maximal", _stored_alone)]),
+    Mutant("an addition counts only once stored", 54, [(LeaderProgress, "maximal", _stored_alone)]),
     Mutant("the high watermark moves under min ISR", 1, [(LeaderProgress, "is_short", _never)]),
     Mutant(
         "logs are cut at the high watermark",
