@@ -266,6 +266,9 @@ class EtcdMetadataStore(MetadataStore):
         self._client.require_open()
         if ttl_ms <= 0:
             raise InvalidMetadataRequestError(f"a session of {ttl_ms} ms, expected more than 0")
+        now_s = self._clock.monotonic_s()
+        for ended in [each for each, known in self._sessions.items() if known.deadline_s <= now_s]:
+            del self._sessions[ended]  # nobody has kept it alive, and nobody can any more
         if len(self._sessions) >= MAX_METADATA_SESSIONS:
             raise InvalidMetadataRequestError(
                 f"{MAX_METADATA_SESSIONS} sessions are open, as many as may be: end some first"

@@ -103,6 +103,8 @@ class Partitions:
         on its own holds all, and leads them."""
         self._opening = asyncio.Lock()
         """Held while partitions of a cluster are opened."""
+        self.has_unclosed = False
+        """Whether one could not be closed: what it had may not be on the disk."""
         self.on_opened: Callable[[int], None] = lambda _: None
         """Told how many partitions were opened."""
 
@@ -389,6 +391,7 @@ class Partitions:
         for partition in portion:
             (outcome,) = await asyncio.gather(partition.close(), return_exceptions=True)
             if outcome is not None:
+                self.has_unclosed = True
                 logger.error("%s was not closed cleanly: %s", partition.id, outcome)
 
 

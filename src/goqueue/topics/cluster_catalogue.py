@@ -44,6 +44,7 @@ from goqueue.cluster.records import (
     new_token,
 )
 from goqueue.model.errors import (
+    GoQueueError,
     InvalidReplicationError,
     InvalidTopicConfigError,
     MetadataUnavailableError,
@@ -89,6 +90,8 @@ class ClusterTopics(Topics):
         self._default_factor = default_factor
         self._writer = TopicWriter(store)
         self.strike_off = self._writer.strike_off
+        self.unreadable: set[str] = set()
+        """Topics that the store has and this node does not understand: it keeps what it knew."""
         self._refreshing: asyncio.Future[None] | None = None
         self._refreshed_s = clock.monotonic_s() - _REFRESH_S
         self.on_removed: Callable[[Topic], None] = lambda _: None
@@ -148,6 +151,7 @@ class ClusterTopics(Topics):
         before = self.catalogue.by_name
         topics = dict(before)
         for name in removed:
+            self.unreadable.discard(name)
             if (gone := topics.pop(name, None)) is not None:
                 self.on_removed(gone)
         configured = []
@@ -155,7 +159,13 @@ class ClusterTopics(Topics):
             old = before.get(name)
             if old is not None and old.revision == revision:
                 continue
-            topic = self._topic(name, decode(value, StoredTopic, TOPICS + name), revision)
+            try:
+                topic = self._topic(name, decode(value, StoredTopic, TOPICS + name), revision)
+            except (GoQueueError, ValueError) as error:
+                self.unreadable.add(name)
+                logger.error("topic %s is not understood here: %s", name, error)  # noqa: TRY400 - the text says it
+                continue
+            self.unreadable.discard(name)
             if old is not None and old.topic_id != topic.topic_id:
                 self.on_removed(old)
             elif old is not None and old.settings != topic.settings:

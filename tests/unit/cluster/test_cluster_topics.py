@@ -116,6 +116,18 @@ async def stored(store: SqliteMetadataStore, key: str) -> Entry:
 
 
 @scenario
+async def test_a_topic_that_is_not_understood_hides_no_other(memory_folder: Path) -> None:
+    async with nodes(memory_folder, 1) as (store, (one,)):
+        await one.topics.create("orders", 1)
+        await store.transact([], [Put("topics/a-strange-one", b"\xc1")])
+        late = _Node(store)
+        await late.start()
+        assert list(late.topics.catalogue.by_name) == ["orders"]
+        assert late.topics.unreadable == {"a-strange-one"}
+        await late.keeper.stop()
+
+
+@scenario
 async def test_a_topic_made_on_one_node_is_there_and_soon_on_the_others(
     memory_folder: Path,
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from goqueue.cluster.elections import LogEnd
-from goqueue.cluster.metadata import Put, Revision
+from goqueue.cluster.metadata import Delete, Put, Revision
 from goqueue.cluster.records import (
     Fence,
     NodeAddress,
@@ -176,6 +176,42 @@ async def test_a_fenced_node_that_runs_registers_anew(memory_folder: Path) -> No
         await until(lambda: nodes[0].keeper.view.is_active(2))
         node = nodes[0].keeper.view.nodes[2]
         assert node.incarnation == two.membership.incarnation
+
+
+@scenario
+async def test_a_fence_that_comes_while_a_registration_ends_is_not_overlooked(
+    memory_folder: Path,
+) -> None:
+    async with cluster(memory_folder) as nodes:
+        two = nodes[1]
+        before = two.membership.incarnation
+        ending = asyncio.Event()
+        task: asyncio.Task[None] = asyncio.create_task(_waited(ending), name="registration")
+        two.membership._tasks.add(task)
+        task.add_done_callback(two.membership._tasks.discard)
+        await two.store.transact([], [Put(fence_key(2), encode(Fence(before, "a test")))])
+        await until(lambda: two.keeper.view.is_fenced(2))
+        ending.set()
+        await until(lambda: two.membership.incarnation > before)
+        await until(lambda: nodes[0].keeper.view.is_active(2))
+
+
+async def _waited(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+@scenario
+async def test_no_record_is_swept_while_a_topic_is_not_understood(memory_folder: Path) -> None:
+    async with cluster(memory_folder) as nodes:
+        topic = await nodes[0].topics.create("orders", 3)
+        assert nodes[0].controlling._partition_counts() is not None
+        await nodes[0].store.transact([], [Put("topics/strange", b"\xc1")])
+        await until(lambda: "strange" in nodes[0].topics.unreadable)
+        assert nodes[0].controlling._partition_counts() is None
+        assert nodes[0].topics.catalogue.topic("orders") == topic
+        await nodes[0].store.transact([], [Delete("topics/strange")])
+        await until(lambda: not nodes[0].topics.unreadable)
+        assert nodes[0].controlling._partition_counts() is not None
 
 
 @scenario

@@ -303,3 +303,26 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
 def test_addresses_are_shown_as_they_are_sent() -> None:
     assert str(Endpoint.parse("https://[::1]:7001")) == "[::1]:7001"
     assert Endpoint.parse("https://h1:7001").is_tls
+
+
+@scenario
+async def test_sessions_that_nobody_keeps_alive_are_not_counted_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node that is fenced again and again opens one each time."""
+    clock = ManualClock()
+    store = EtcdMetadataStore([f"http://{HOST}:1"], clock=clock)
+
+    async def granted(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(store._client, "ask", granted)
+    monkeypatch.setattr("goqueue.cluster.etcd_store.MAX_METADATA_SESSIONS", 2)
+    for _ in range(5):
+        await store.open_session(2000)
+        clock.advance(2001)
+    await store.open_session(2000)
+    await store.open_session(2000)
+    with pytest.raises(InvalidMetadataRequestError):
+        await store.open_session(2000)
+    await store.close()

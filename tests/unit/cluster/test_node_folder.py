@@ -80,6 +80,20 @@ def test_an_unclean_folder_stays_so_until_nobody_counts_on_it(data: Path, boot: 
     assert not started(data, boot).is_unclean
 
 
+def test_a_loss_that_a_start_has_found_is_remembered_by_the_next(data: Path, boot: Path) -> None:
+    """The log is cut by then and looks whole, and the first start was killed before it said so."""
+    settled(data, boot)
+    folder = NodeFolder(data, SystemDisk(), boot)
+    identity = folder.identify(folder.load(1), "c", 1)
+    folder.take(identity)
+    folder.doubt(identity)
+    again = started(data, boot)
+    assert not identity.is_unclean
+    assert again.is_unclean
+    folder.settle(identity)
+    assert not started(data, boot).is_unclean
+
+
 def test_without_a_boot_id_only_the_marker_counts(data: Path, boot: Path) -> None:
     settled(data, boot)
     boot.unlink()

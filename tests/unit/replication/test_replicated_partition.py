@@ -242,6 +242,26 @@ def test_a_gap_after_a_batch_that_a_new_leader_refused_is_no_mistake_of_the_prod
     _run(scenario)
 
 
+def test_the_second_batch_of_a_new_producer_waits_for_the_first_that_was_refused(
+    make: Callable[..., Shelf],
+) -> None:
+    async def scenario() -> None:
+        shelf = make()
+        leader = await _led(shelf)
+        with pytest.raises(NotLeaderError):
+            append(leader, b"b", producer_id=7, producer_epoch=0, base_sequence=1)
+        append(leader, b"a", producer_id=7, producer_epoch=0, base_sequence=0)
+        assert append(leader, b"b", producer_id=7, producer_epoch=0, base_sequence=1) == (
+            1,
+            2,
+            False,
+        )
+        shelf.clock.advance(60_000)
+        append(leader, b"x", producer_id=8, producer_epoch=0, base_sequence=5)
+
+    _run(scenario)
+
+
 def test_a_cut_follower_knows_what_is_left_and_nothing_more(make: Callable[..., Shelf]) -> None:
     async def scenario() -> None:
         shelf = make()

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from goqueue.cluster.peers import Lane
 from goqueue.model.errors import (
+    DiskError,
     LeadershipLostError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     NotLeaderError,
 )
 from goqueue.partitions.replication.replicas import ReplicaSettings
+from goqueue.server.cluster.cluster_node import ClusterNode
 from support.disks import FaultyDisk
 from support.replicating import TOPIC, replicating, until
 from support.scenarios import scenario
@@ -344,6 +347,7 @@ async def test_a_topic_that_is_deleted_is_neither_led_nor_followed(folder: Path)
         await cluster[2].topics.delete(TOPIC)
         await until(lambda: key not in cluster[1].replicas.led.by_key)
         await until(lambda: not cluster[3].replicas.followed.by_key)
+        await until(lambda: not cluster[1].replicas.led.has_led(key, 0))  # nor remembered
 
 
 @scenario
@@ -467,9 +471,33 @@ async def test_an_epoch_that_was_given_up_is_not_led_again_by_an_old_view(folder
         await roles._demote(key)
         node.replicas.led.end(key)
         assert node.view.partitions[key].value.leader == 1
-        assert await roles.take(key)
+        await roles.take(key)
         assert not leader.is_leading
         assert key not in node.replicas.led.by_key
         assert (await cluster.record(key))[0].epoch > epoch
         with pytest.raises(NotLeaderError):
             node.publish(b"b")
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_a_stop_is_in_order_only_when_every_log_was_closed(folder: Path, *, has_failed: bool):
+    @scenario
+    async def stopped() -> None:
+        async with replicating(folder, 1) as cluster:
+            key = await cluster.create()
+            await cluster.led(key, 1)
+            cluster[1].publish(b"a")
+            if has_failed:
+                cluster[1].partition()._log.flush_failed(DiskError("it refuses"))  # type: ignore[attr-defined]
+            partitions = cluster[1].partitions
+        assert partitions.has_unclosed is has_failed
+        marked: list[bool] = []
+        node = SimpleNamespace(
+            is_closed_cleanly=True,
+            _opened=partitions,
+            _folder=SimpleNamespace(mark_clean=lambda: marked.append(True)),
+        )
+        await ClusterNode._mark_stop(node)  # type: ignore[arg-type]
+        assert marked == ([] if has_failed else [True])
+
+    stopped()

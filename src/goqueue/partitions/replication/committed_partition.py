@@ -194,14 +194,20 @@ class CommittedPartition(Partition):
         A producer has several batches on their way. When the first is refused because this node
         does not lead yet, and the second arrives when it does, the producer has made no mistake:
         both are to be sent again. Told that the second is out of order, librdkafka would begin a
-        new epoch, and repeat under it what other partitions have stored and not acknowledged.
+        new epoch, and repeat under it what other partitions have stored and not acknowledged. A
+        producer that has never written here may have a gap before its second batch likewise.
         """
         try:
+            if info.base_sequence > 0 and self.sequences.epoch_of(info.producer_id) < 0:
+                self._refuse_gap()
             return super().append(batch, info)
         except OutOfOrderSequenceError:
-            if self._clock.monotonic_s() - self._admitted_s < _GAP_S:
-                raise NotLeaderError(str(self.id)) from None
+            self._refuse_gap()
             raise
+
+    def _refuse_gap(self) -> None:
+        if self.is_leading and self._clock.monotonic_s() - self._admitted_s < _GAP_S:
+            raise NotLeaderError(str(self.id)) from None
 
     def append_new(self, batch: Bytes, info: BatchInfo, now_ms: int) -> Placed:
         """As `Partition` does; followers are told, and readers when they have it."""

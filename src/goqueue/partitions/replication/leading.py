@@ -108,6 +108,10 @@ class LedPartitions:
         """
         return self._epochs.get(key, -1) >= epoch
 
+    def forget(self, key: PartitionKey) -> None:
+        """The partition is gone for good: its topic was deleted."""
+        self._epochs.pop(key, None)
+
     async def start_followed(self, key: PartitionKey, start: int, wait_s: float) -> None:
         """Return when the log of every follower that is alive starts there, or the role ends.
 

@@ -99,6 +99,8 @@ class Roles:
         self.led.end(key)
         await self.followed.end(key)
         self.homeless.discard(key)
+        if not is_stray:
+            self.led.forget(key)
         topic = self._topics.catalogue.by_id.get(key.topic_id)
         if not is_stray or topic is None:
             return

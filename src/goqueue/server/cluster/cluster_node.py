@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from goqueue.broker.log_broker import LogBroker
     from goqueue.cluster.view_keeper import Touched
     from goqueue.metrics.registry import Samples
+    from goqueue.model.topic_partition import TopicPartition
+    from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.replication.topic_changes import ClusterTopicChanges
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
@@ -104,7 +106,9 @@ class ClusterNode:
         self.controlling: Controlling
         self.replicas: Replicas
         self.is_closed_cleanly = False
-        """Set once every log is closed in order."""
+        """Set once the logs are closed."""
+        self._opened: Partitions | None = None
+        """Set once every log was opened: one that was not may hold what is not on the disk."""
         self._folder_identity: FolderIdentity
 
     # --- Starting --------------------------------------------------------------------------------
@@ -180,7 +184,7 @@ class ClusterNode:
         )
         settings = ReplicaSettings(lag_s=config.cluster.replica_lag_ms / 1000)
         self.replicas = Replicas(host, logs.partitions, logs.topics, settings)
-        logs.open_partitions = self.replicas.open
+        logs.open_partitions = self._open_replicas
         changes = cast("ClusterTopicChanges", logs.topic_changes)
         changes.start_followed = self.replicas.led.start_followed
         await self._listen(logs)
@@ -188,6 +192,13 @@ class ClusterNode:
         self.keeper.on_change(self._on_change)
         await self.membership.register()
         self.membership.start()
+
+    async def _open_replicas(self) -> list[TopicPartition]:
+        """Open them; what one has lost is remembered before anything else can end this run."""
+        lost = await self.replicas.open()
+        if lost:
+            await asyncio.to_thread(self._folder.doubt, self._folder_identity)
+        return lost
 
     async def _listen(self, logs: LogBroker) -> None:
         host, port = self._config.listeners.internal
@@ -208,6 +219,7 @@ class ClusterNode:
 
     async def activate(self, logs: LogBroker) -> None:
         """Take part, once the partitions are open: first tell what may be missing in them."""
+        self._opened = logs.partitions
         lost = self.replicas.unclean()
         if self._folder_identity.is_unclean:
             if self._known is not None:
@@ -335,7 +347,8 @@ class ClusterNode:
         )
 
     async def _mark_stop(self) -> None:
-        if self.is_closed_cleanly:
+        opened = self._opened
+        if self.is_closed_cleanly and opened is not None and not opened.has_unclosed:
             await asyncio.to_thread(self._folder.mark_clean)
 
 

@@ -161,8 +161,11 @@ class Controlling:
         if self.core.is_controller:
             self._maintain(now_s)
 
-    def _partition_counts(self) -> Mapping[UUID, int]:
+    def _partition_counts(self) -> Mapping[UUID, int] | None:
+        """None when this node does not know all topics: then no record is one of none."""
         catalogue = self._topics.catalogue
+        if self._topics.unreadable:
+            return None
         if catalogue.version != self._counted:
             self._counted = catalogue.version
             self._counts = {

@@ -262,6 +262,7 @@ class Membership:
                 if self._session is not None:
                     await self._store.keep_alive(self._session)
                 self.contact_s = began_s
+                self._look()  # a fence that came while a registration was under way was left to it
             except SessionLapsedError:
                 logger.warning("the session of this node has lapsed: registering anew")
                 self._again()
@@ -271,10 +272,15 @@ class Membership:
                 logger.exception("a heartbeat failed")
 
     def _on_change(self, touched: Touched) -> None:
-        if self.node_id not in touched.nodes or self._is_ending:
-            return
-        node = self._keeper.view.nodes.get(self.node_id)
-        if node is None or self._keeper.view.is_fenced(self.node_id):
+        if self.node_id in touched.nodes:
+            self._look()
+
+    def _look(self) -> None:
+        """Register anew where the view shows that this registration is over."""
+        view = self._keeper.view
+        if view.revision < self.incarnation or self._registering.locked():
+            return  # it shows one before, or there will be another in a moment
+        if self.node_id not in view.nodes or view.is_fenced(self.node_id):
             self._again()
 
     def _again(self) -> None:

@@ -47,6 +47,7 @@ class NodeFolder:
         self._path = path
         self._disk = disk
         self._boot_id_file = boot_id_file
+        self._is_doubted = False
 
     @property
     def boot_id(self) -> str:
@@ -119,8 +120,14 @@ class NodeFolder:
 
     def settle(self, identity: FolderIdentity) -> None:
         """Note that nobody counts on this node any more for what may be missing."""
-        if identity.is_unclean:
+        if identity.is_unclean or self._is_doubted:
             self._write(replace(identity, is_unclean=False))
+            self._is_doubted = False
+
+    def doubt(self, identity: FolderIdentity) -> None:
+        """Note that something is missing: a log was cut, and the next start would not see that."""
+        self._is_doubted = True
+        self._write(replace(identity, is_unclean=True))
 
     def mark_clean(self) -> None:
         """Note that the run has ended in order, after all logs were closed."""
