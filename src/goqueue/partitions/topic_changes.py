@@ -33,6 +33,9 @@ _TOPICS_A_TURN: Final = 100
 class TopicChanges:
     """Makes, grows, configures, trims and deletes topics."""
 
+    is_cluster = False
+    """Whether partitions may have replicas on other nodes."""
+
     def __init__(self, topics: Topics, partitions: Partitions, default_partitions: int) -> None:
         self.topics = topics
         self._partitions = partitions

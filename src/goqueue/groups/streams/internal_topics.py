@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from goqueue.groups.streams.configured import Status, StatusCode
 from goqueue.model.errors import GoQueueError, InvalidReplicationError, TopicExistsError
+from goqueue.topics.replica_assignments import Replication
 
 if TYPE_CHECKING:
     from goqueue.groups.messages import StreamsHeartbeatResult
@@ -45,9 +46,12 @@ async def with_internal_topics(
 
 
 async def _create(changes: TopicChanges, topic: InternalTopic) -> None:
-    if topic.replication_factor not in {-1, 0, 1}:
+    factor = topic.replication_factor if topic.replication_factor > 0 else None
+    if factor not in {None, 1} and not changes.is_cluster:
         raise InvalidReplicationError(
             f"replication factor {topic.replication_factor}, and there is 1 broker: set "
             "replication.factor=1 or -1"
         )
-    await changes.create(topic.name, topic.partition_count, dict(topic.configs))
+    await changes.create(
+        topic.name, topic.partition_count, dict(topic.configs), Replication(factor)
+    )

@@ -49,6 +49,8 @@ async def _at_once(key: PartitionKey, start: int, wait_s: float) -> None:
 class ClusterTopicChanges(TopicChanges):
     """Makes, grows, configures and deletes topics of a cluster."""
 
+    is_cluster = True
+
     def __init__(
         self,
         topics: ClusterTopics,
