@@ -26,6 +26,7 @@ from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.cluster.view_facts import ViewFacts
 from goqueue.cluster.view_keeper import ViewKeeper
 from goqueue.configs.broker_settings import BrokerSettings
+from goqueue.model.errors import CoordinatorLoadingError, NotCoordinatorError
 from goqueue.model.internal_topics import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.replication.holding import Held, Holding
@@ -126,6 +127,33 @@ class OneOfThree:
         )
         await self.follow(topic)
         return topic
+
+    async def loaded(self, group_id: str) -> None:
+        """Wait until this node answers for a group."""
+        for _ in range(200):
+            try:
+                self.broker.groups.coordinator(group_id)
+            except (NotCoordinatorError, CoordinatorLoadingError):
+                await asyncio.sleep(0.01)
+            else:
+                return
+        raise AssertionError("not loaded")
+
+    @asynccontextmanager
+    async def committing(self, *names: str) -> AsyncIterator[None]:
+        """Meanwhile the followers fetch whatever is appended to these topics."""
+
+        async def commit() -> None:
+            while True:
+                for name in names:
+                    self.commit_all(name)
+                await asyncio.sleep(0.005)
+
+        task = asyncio.ensure_future(commit())
+        try:
+            yield
+        finally:
+            task.cancel()
 
     async def ask(self, key: int, version: int, /, **fields: Any) -> Any:
         """A request of Kafka's protocol, and its answer."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from goqueue.groups.shard import GroupShard, not_coordinator
 from goqueue.model import internal_topics
-from goqueue.model.errors import CoordinatorUnavailableError
+from goqueue.model.errors import CoordinatorUnavailableError, GroupNotFoundError
 from goqueue.state.coordinators import Family
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from goqueue.cluster.facts import ClusterFacts
     from goqueue.groups.coordinator import GroupCoordinator
     from goqueue.topics.catalogue import Topics
+
+T = TypeVar("T")
 
 OFFSETS_TOPIC: Final = internal_topics.CONSUMER_OFFSETS
 
@@ -101,6 +103,22 @@ class GroupShards:
     async def all_settled(self) -> bool:
         """The same for what was read of all groups."""
         return self._facts is None or await self._settled(self._family.shards.keys())
+
+    async def told(self, read: Callable[[], T], *group_ids: str) -> T:
+        """What `read` finds in these groups, or in all of this node, once that is committed.
+
+        On one node everything that can be read is. Raises what `read` does.
+        """
+        while True:
+            found: T | GroupNotFoundError
+            try:
+                found = read()
+            except GroupNotFoundError as error:
+                found = error
+            if await (self.settled(group_ids) if group_ids else self.all_settled()):
+                if isinstance(found, GroupNotFoundError):
+                    raise found
+                return found
 
     async def _settled(self, numbers: Collection[int]) -> bool:
         shards = [self._family.shards[each] for each in numbers if each in self._family.shards]

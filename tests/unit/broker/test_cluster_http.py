@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from goqueue.cluster.records import PartitionRecord
+from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from support.cluster_api import NodeApi
-from support.cluster_brokers import one_of_three
+from support.cluster_brokers import OneOfThree, one_of_three
 from support.scenarios import scenario
 
 if TYPE_CHECKING:
@@ -42,3 +44,49 @@ async def test_more_replicas_than_nodes_are_refused_and_nothing_is_made(tmp_path
                 "or add nodes"
             )
         assert "t" not in made.broker.topics.catalogue.by_name
+
+
+async def _uncommitted_offset(made: OneOfThree) -> asyncio.Task[Any]:
+    """A commit of offset 3 for group g that no follower has fetched yet."""
+    await made.topic("t", (1, 2, 3))
+    topic = await made.offsets_topic(1)
+    partition = made.broker.partitions.of_topic(topic)[0]
+    await made.loaded("g")
+    offsets = (OffsetToCommit(topic="t", partition=0, offset=3),)
+    request = CommitRequest(group_id="g", offsets=offsets)
+    committing = asyncio.ensure_future(made.broker.groups.commit(request))
+    while partition.log_end == 0:  # noqa: ASYNC110 - in the same loop
+        await asyncio.sleep(0)
+    return committing
+
+
+@scenario
+async def test_reads_of_groups_tell_what_is_committed_and_nothing_else(tmp_path: Path) -> None:
+    async with one_of_three(tmp_path) as made:
+        committing = await _uncommitted_offset(made)
+        api = NodeApi(made)
+        paths = ("/groups", "/groups/g", "/groups/g/offsets", "/groups/g/assignment")
+        asking = [asyncio.ensure_future(api.ask("GET", path)) for path in paths]
+        done, _ = await asyncio.wait(asking, timeout=0.05)
+        assert not done, "a follower may never get what they would tell"
+        made.commit_all("__consumer_offsets")
+        listed, described, offsets, assigned = await asyncio.gather(*asking)
+        assert [each["group"] for each in listed[1]["groups"]] == ["g"]
+        assert described[1]["offsets"] == offsets[1]["offsets"] == {"t": {"0": 3}}
+        assert assigned[0] == 200
+        await committing
+
+
+@scenario
+async def test_reads_of_groups_begin_again_when_what_they_saw_is_lost(tmp_path: Path) -> None:
+    async with one_of_three(tmp_path) as made:
+        committing = await _uncommitted_offset(made)
+        api = NodeApi(made)
+        asking = asyncio.ensure_future(api.ask("GET", "/groups/g"))
+        await asyncio.wait([asking], timeout=0.05)
+        topic = made.broker.topics.catalogue.topic("__consumer_offsets")
+        record = PartitionRecord((1, 2, 3), (2, 3), 2, 1)
+        await made.place(topic, 0, record)
+        status, answer = await asking
+        assert (status, answer["code"]) == (501, "not_in_cluster"), answer
+        await asyncio.gather(committing, return_exceptions=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from goqueue.protocols.grpc.errors import InvalidRequestError
@@ -116,13 +117,17 @@ class AdminService(AdminServiceServicer):
         self, request: pb.ListGroupsRequest, context: ServicerContext[Any, Any]
     ) -> pb.ListGroupsResponse:
         """Every group, by name."""
-        return pb.ListGroupsResponse(groups=map(_group, self._broker.group_views.all()))
+        groups = await self._broker.groups.told(self._broker.group_views.all)
+        return pb.ListGroupsResponse(groups=map(_group, groups))
 
     async def DescribeGroup(
         self, request: pb.GroupRequest, context: ServicerContext[Any, Any]
     ) -> pb.Group:
         """One group with its members and how far it has read."""
-        view = self._broker.group_views.view(request.name)
+        return await self._broker.groups.told(partial(self._group, request.name), request.name)
+
+    def _group(self, name: str) -> pb.Group:
+        view = self._broker.group_views.view(name)
         group = _group(view.listing)
         for member in view.members:
             group.members.add(
@@ -134,7 +139,7 @@ class AdminService(AdminServiceServicer):
                     for each in member.partitions
                 ),
             )
-        group.offsets.extend(committed_offsets(self._broker, request.name))
+        group.offsets.extend(committed_offsets(self._broker, name))
         return group
 
     async def DeleteGroup(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
@@ -66,6 +67,9 @@ class OffsetService(OffsetServiceServicer):
     ) -> pb.FetchOffsetsResponse:
         """Where a group goes on reading, and how far it is behind."""
         _check_group(request.group)
+        return await self._broker.groups.told(partial(self._fetched, request), request.group)
+
+    def _fetched(self, request: pb.FetchOffsetsRequest) -> pb.FetchOffsetsResponse:
         if not request.partitions:
             return pb.FetchOffsetsResponse(offsets=committed_offsets(self._broker, request.group))
         committed = self._broker.lag.committed(request.group)

@@ -254,7 +254,7 @@ async def test_an_offset_is_told_once_it_is_committed(tmp_path: Path) -> None:
         await made.topic("t", (2, 1, 3))
         await made.offsets_topic(1)
         groups = made.broker.groups
-        await _loaded(made, "g")
+        await made.loaded("g")
         committing = asyncio.ensure_future(groups.commit(_commit("g")))
         await asyncio.sleep(0)
         asking = asyncio.ensure_future(
@@ -274,18 +274,6 @@ async def test_an_offset_is_told_once_it_is_committed(tmp_path: Path) -> None:
         assert found.committed_offset == 3
 
 
-async def _loaded(made: OneOfThree, group_id: str) -> None:
-    """Wait until this node answers for a group."""
-    for _ in range(200):
-        try:
-            made.broker.groups.coordinator(group_id)
-        except (NotCoordinatorError, CoordinatorLoadingError):
-            await asyncio.sleep(0.01)
-        else:
-            return
-    raise AssertionError("not loaded")
-
-
 @scenario
 async def test_a_coordinator_answers_nothing_before_all_it_has_loaded_is_committed(
     tmp_path: Path,
@@ -293,7 +281,7 @@ async def test_a_coordinator_answers_nothing_before_all_it_has_loaded_is_committ
     async with one_of_three(tmp_path) as made:
         await made.topic("t", (2, 1, 3))
         topic = await made.offsets_topic(1)
-        await _loaded(made, "g")
+        await made.loaded("g")
         committing = asyncio.ensure_future(made.broker.groups.commit(_commit("g")))
         await asyncio.sleep(0)
         made.commit_all("__consumer_offsets")
@@ -312,7 +300,7 @@ async def test_a_coordinator_answers_nothing_before_all_it_has_loaded_is_committ
             with pytest.raises(CoordinatorLoadingError):
                 await made.broker.groups.commit(_commit("g"))
             made.commit_all("__consumer_offsets")
-        await _loaded(made, "g")
+        await made.loaded("g")
         offsets = made.broker.groups.coordinator("g").fetch_offsets("g")
         assert [each.offset for each in offsets.values() if each is not None] == [3]  # type: ignore[union-attr]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -90,7 +91,9 @@ class GroupRoutes(BrokerRoutes):
     @route("GET", "/groups", tag=_TAG)
     async def list_all(self) -> GroupList:
         """List the groups of all protocols."""
-        return GroupList([self._listed(each) for each in self._broker.group_views.all()])
+        return await self._broker.groups.told(
+            lambda: GroupList([self._listed(each) for each in self._broker.group_views.all()])
+        )
 
     def _listed(self, listing: GroupLineView) -> ListedGroup:
         lags = list(self._broker.lag.of(listing.group_id))
@@ -112,8 +115,11 @@ class GroupRoutes(BrokerRoutes):
     @route("GET", "/groups/{group}/cooperative", tag=_TAG)
     async def describe(self, path: GroupPath) -> GroupInfo:
         """Describe a group: members, committed offsets, lag."""
-        view = self._broker.group_views.view(path.group)
-        lags = list(self._broker.lag.of(path.group))
+        return await self._broker.groups.told(partial(self._described, path.group), path.group)
+
+    def _described(self, group_id: str) -> GroupInfo:
+        view = self._broker.group_views.view(group_id)
+        lags = list(self._broker.lag.of(group_id))
         return GroupInfo(
             **_line(view.listing),
             assignor=view.assignor,
@@ -170,7 +176,8 @@ class GroupRoutes(BrokerRoutes):
     @route("GET", "/groups/{group}/assignment", tag=_TAG)
     async def assignment(self, path: GroupPath, query: AssignmentQuery) -> AssignmentAnswer:
         """List the partitions of each member."""
-        view = self._broker.group_views.view(path.group)
+        broker = self._broker
+        view = await broker.groups.told(partial(broker.group_views.view, path.group), path.group)
         members = [
             each for each in self._members(view) if query.member_id in {None, each.member_id}
         ]

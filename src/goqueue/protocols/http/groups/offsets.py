@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from goqueue.groups.messages import CommitRequest, OffsetToCommit, PartitionOutcomes
@@ -115,11 +116,8 @@ class OffsetRoutes(BrokerRoutes):
     @route("GET", "/groups/{group}/offsets", tag=_TAG)
     async def fetch(self, path: GroupPath, query: OffsetsQuery) -> OffsetsAnswer:
         """Committed offsets and lag of a group, by partition."""
-        if query.partitions is None:
-            self._broker.group_views.view(path.group)  # an unknown group is refused, not empty
-            lags = list(self._broker.lag.of(path.group))
-        else:
-            lags = self._lags(path.group, query.partitions)
+        read = partial(self._lags, path.group, query.partitions)
+        lags = await self._broker.groups.told(read, path.group)
         return OffsetsAnswer(
             path.group,
             committed_by_topic(lags),
@@ -129,7 +127,10 @@ class OffsetRoutes(BrokerRoutes):
             sum(each.uncommitted_lag for each in lags),
         )
 
-    def _lags(self, group_id: str, partitions: str) -> list[PartitionLag]:
+    def _lags(self, group_id: str, partitions: str | None) -> list[PartitionLag]:
+        if partitions is None:
+            self._broker.group_views.view(group_id)  # an unknown group is refused, not empty
+            return list(self._broker.lag.of(group_id))
         committed = self._broker.lag.committed(group_id)
         found = []
         for text in partitions.split(","):
