@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from goqueue.partitions.partition import Placed
     from goqueue.partitions.replication.replicated_partition import ReplicatedPartition
     from goqueue.runtime.disk import Disk
+    from goqueue.server.peer_tls import PeerTls
 
 SECRET = b"of the tests"
 TOPIC = "t"
@@ -72,8 +73,11 @@ class ReplicaNode:
         store: SqliteMetadataStore,
         settings: ReplicaSettings,
         disk: Disk | None = None,
+        *,
+        tls: PeerTls | None = None,
     ) -> None:
         self.node_id = node_id
+        self._tls = tls
         self.is_cut = False
         """Whether it reaches nobody."""
         self.identity = NodeIdentity("c", node_id, SECRET)
@@ -97,7 +101,8 @@ class ReplicaNode:
             marks=self.marks,
             damage=DamageReports(Metrics("")),
         )
-        self.peers = PeerConnections(self.identity, self._address_of)
+        calling = None if tls is None else tls.calling
+        self.peers = PeerConnections(self.identity, self._address_of, calling)
         self.store_heard_s = self.clock.monotonic_s
         host = ReplicaHost(
             self.identity,
@@ -125,7 +130,8 @@ class ReplicaNode:
 
     async def listen(self) -> None:
         registry = internal_registry(self.identity, self._registered, self.api)
-        self.listener = Listener(registry, internal_settings("127.0.0.1", self.port))
+        tls = None if self._tls is None else self._tls.listening
+        self.listener = Listener(registry, internal_settings("127.0.0.1", self.port, tls))
         await self.listener.start()
         self.port = self.listener.port
 
@@ -221,11 +227,15 @@ class ReplicaCluster:
         self.store = store
         self.settings = settings
         self.nodes: dict[int, ReplicaNode] = {}
+        self.tls: dict[int, PeerTls] = {}
+        """The certificates of nodes that have some."""
 
     async def add(self, node_id: int, disk: Disk | None = None) -> ReplicaNode:
         folder = self.folder / f"node-{node_id}"
         folder.mkdir(exist_ok=True)
-        node = ReplicaNode(node_id, folder, self.store, self.settings, disk)
+        node = ReplicaNode(
+            node_id, folder, self.store, self.settings, disk, tls=self.tls.get(node_id)
+        )
         if node_id in self.nodes:
             node.port = self.nodes[node_id].port
         self.nodes[node_id] = node
