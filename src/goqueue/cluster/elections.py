@@ -197,6 +197,20 @@ def handed_over(
     return led_by(with_isr(record, isr, {leader} if lost else ()), successor, record, view)
 
 
+def expelled(record: PartitionRecord, node_id: int, view: ClusterView) -> PartitionRecord | None:
+    """The record after a follower has found what it has damaged; None while nobody else leads.
+
+    The leader stays, in the next epoch: what the follower has fetched in this one, or the leader is
+    about to conclude from it, counts nowhere then.
+    """
+    leader = record.leader
+    if leader is None or leader == node_id or not view.is_active(leader):
+        return None
+    if view.nodes[leader].incarnation != record.leader_incarnation:
+        return None  # it leads in no epoch of this run: the controller decides
+    return led_by(strike(record, node_id) or record, leader, record, view)
+
+
 def _lost_data(node_id: int, view: ClusterView) -> bool:
     node = view.nodes.get(node_id)
     return node is not None and not node.record.is_clean and node.record.state is NodeState.STARTING

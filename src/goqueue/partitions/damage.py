@@ -18,7 +18,7 @@ from goqueue.model.internal_topics import DELAYED, is_internal_topic
 from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from goqueue.metrics.registry import Metrics
@@ -66,6 +66,8 @@ class DamageReports:
         self._metrics = metrics
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[DamageKind, str, int], Report] = OrderedDict()
+        self.on_damaged: Callable[[TopicPartition, DamagedRangeError], None] | None = None
+        """Told, by any thread, of records that others may have: each time they are met."""
 
     def __iter__(self) -> Iterator[Report]:
         """The newest first."""
@@ -76,6 +78,8 @@ class DamageReports:
         """Records of a partition are lost; in a topic of the broker, entries of its state."""
         report = Report(_lost_in(partition), str(partition), str(damage), partition.topic)
         self._note(report, damage.resume_at)
+        if self.on_damaged is not None:
+            self.on_damaged(partition, damage)
 
     def recovered(self, partition: TopicPartition, report: RecoveryReport) -> None:
         """A start has found records that do not match their checksums, or fewer than there were.

@@ -93,7 +93,7 @@ class Partitions:
         self._host = LogHost(executor, self._schedule, self.book, measures.synced, saved)
         self._measures = measures
         self._marks = marks
-        self._damage = damage
+        self.damage = damage
         self._open: dict[TopicPartition, Partition] = {}
         self._watches: defaultdict[str, list[LeadershipWatch]] = defaultdict(list)
         self.facts: ClusterFacts | None = None
@@ -230,7 +230,7 @@ class Partitions:
             shared=self._shared,
             clock=self._clock,
             summary=summaries.get(self.book.name_of(folder)),
-            on_damage=partial(self._damage.damaged, TopicPartition(topic.name, number)),
+            on_damage=partial(self.damage.damaged, TopicPartition(topic.name, number)),
             is_replica=self.holding is not None,
         )
 
@@ -245,7 +245,7 @@ class Partitions:
             clock=self._clock,
             measures=self._measures,
             marks=self._marks,
-            damage=self._damage,
+            damage=self.damage,
         )
         self.on_opened(1)
         return partition

@@ -168,6 +168,24 @@ def test_a_leader_that_resigns_leaves_the_in_sync_set() -> None:
     assert elections.handed_over(maker.partition((1,)).value, maker.view) is None
 
 
+def test_a_follower_that_found_damage_leaves_under_the_same_leader_in_the_next_epoch() -> None:
+    maker = ViewMaker(1, 2, 3)
+    before = maker.partition((1, 2, 3)).value
+    record = elections.expelled(before, 2, maker.view)
+    assert record is not None
+    assert (record.leader, record.epoch) == (1, before.epoch + 1)
+    assert (record.isr, record.elr, record.struck) == ((1, 3), (), (2,))
+    assert list(elections.candidates(record, maker.view)) == [1, 3]
+    # Out of sync already: what the leader is about to conclude from a fetch must not count either.
+    outside = elections.expelled(maker.partition((1, 3)).value, 2, maker.view)
+    assert outside is not None
+    assert (outside.isr, outside.epoch) == ((1, 3), before.epoch + 1)
+    short = elections.expelled(maker.partition((1, 2)).value, 2, maker.view)
+    assert short is not None
+    assert (short.isr, short.elr) == ((1,), ())  # it lacks something, and is not eligible
+    assert elections.expelled(before, 1, maker.view) is None  # a leader hands over instead
+
+
 def test_a_node_is_struck_from_many_partitions_in_few_transactions() -> None:
     maker = ViewMaker(1, 2, 3)
     for number in range(130):

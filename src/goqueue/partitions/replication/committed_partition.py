@@ -53,6 +53,8 @@ class CommittedPartition(Partition):
     the leader when the in-sync replicas have more, in a follower when the leader says so.
     """
 
+    _commit: ReplicatedCommit
+
     def __init__(
         self,
         partition_id: TopicPartition,

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from goqueue.cluster.records import PartitionKey
-from goqueue.model.errors import GoQueueError
+from goqueue.model.errors import DamagedRangeError, GoQueueError
 from goqueue.partitions.replication.tail import TailRegion
 from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.fetch import FetchedPartition, FetchedTopic
@@ -276,7 +276,8 @@ class FeedSession:
                 if chunk is None:
                     self._load(watched, region.load)
                     return None
-            except GoQueueError:
+            except GoQueueError as error:
+                _report(watched, error)
                 chunk = ErrorCode.kafka_storage_error
         if isinstance(chunk, ErrorCode):
             self._forget(watched.key)
@@ -299,6 +300,7 @@ class FeedSession:
         if self._watched.get(watched.key) is not watched or watched.offset is not None:
             return  # it was given up, or is elsewhere by now
         watched.offset = offset
+        _report(watched, error)
         failed = loading.cancelled() or error is not None
         watched.loaded = ErrorCode.kafka_storage_error if failed else loading.result()
         self.mark(watched)
@@ -383,3 +385,9 @@ def _keys(topics: Iterable[ForgottenTopic]) -> Iterator[PartitionKey]:
         if topic.topic_id is not None:
             for number in topic.partitions:
                 yield PartitionKey(topic.topic_id, number)
+
+
+def _report(watched: Watched, error: BaseException | None) -> None:
+    """Damage that a follower meets is the leader's: another node may have the records."""
+    if isinstance(error, DamagedRangeError):
+        watched.led.partition.report_damage(error)

@@ -116,7 +116,7 @@ class Followed:
         """Where this replica is now; None when it has nothing to say or is busy."""
         if self._work is not None:
             return None
-        if self.partition.failure is not None:
+        if not self.partition.is_fetchable:
             self._wait(self._host.now_s() + self._host.failure_wait_s)
             return None
         ask = self._planned()
@@ -146,7 +146,7 @@ class Followed:
     def _ask_on(self) -> None:
         """Ask for what comes next; the leader is told when that is elsewhere than it knows."""
         fetcher = self.fetcher
-        if fetcher is None or self._work is not None or self.partition.failure is not None:
+        if fetcher is None or self._work is not None or not self.partition.is_fetchable:
             return
         ask = self._planned()
         if ask is not None and self._told != (ask.offset, self.partition.log_start):
@@ -291,7 +291,7 @@ class Followed:
 
     def _retried(self) -> None:
         self._retry = None
-        if self.partition.failure is not None:
+        if not self.partition.is_fetchable:
             self._wait(self._host.now_s() + self._host.failure_wait_s)
             return
         self._ask_on()

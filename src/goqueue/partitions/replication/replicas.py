@@ -18,6 +18,7 @@ from goqueue.partitions.replication.feed import ReplicaFeed
 from goqueue.partitions.replication.following import FollowedPartitions
 from goqueue.partitions.replication.holding import Held, Holding
 from goqueue.partitions.replication.leading import LedPartitions
+from goqueue.partitions.replication.repairs import Repairs
 from goqueue.partitions.replication.roles import Roles
 from goqueue.partitions.replication.watermark_file import FILE, WatermarkFile
 from goqueue.runtime.tasks import in_thread
@@ -119,6 +120,8 @@ class Replicas:
         self._roles = Roles(identity, keeper, store, partitions, topics)
         self._roles.led, self._roles.followed = self.led, self.followed
         self._roles.on_change = self._change
+        self._repairs = Repairs(identity.node_id, keeper.view, self._roles, partitions, topics)
+        partitions.damage.on_damaged = self._repairs.met
         self._changed: set[PartitionKey] = set()
         self._settling: dict[PartitionKey, asyncio.Task[None]] = {}
         """What is being done; one task a partition."""
@@ -149,6 +152,7 @@ class Replicas:
         """Lead and follow from now on, as the view says."""
         self._is_running = True
         self.led.start()
+        self._repairs.start()
         self._keeper.on_change(self._on_change)
         self._keeper.follow(
             "topics/", lambda _: self._topics_came(), lambda *_: self._topics_came()
@@ -166,6 +170,7 @@ class Replicas:
         self._is_running = False
         if self._saving is not None:
             self._saving.cancel()
+        await self._repairs.stop()
         for task in list(self._settling.values()):
             task.cancel()
         await asyncio.gather(*self._settling.values(), return_exceptions=True)

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from goqueue.model.errors import InvariantError, StorageError
+from goqueue.model.errors import DamagedRangeError, InvariantError, StorageError
 from goqueue.partitions.replication.committed_partition import CommittedPartition
 from goqueue.records.batch import walk
 
@@ -31,6 +31,9 @@ class ReplicatedPartition(CommittedPartition):
     """Asked before a failed log is recovered: gives up the leadership and leaves the in-sync set.
     True when other replicas have what is committed; False of the only one, which then keeps what it
     has."""
+    distrusted_in: int | None = None
+    """The epoch in which stored records were found damaged: until the log is cut there, nothing is
+    fetched, for that would say that everything before is here."""
     _wanted_start = 0
     _moving_start: asyncio.Task[None] | None = None
 
@@ -138,6 +141,21 @@ class ReplicatedPartition(CommittedPartition):
             _log.warning("%s: records that the leader removed stay: %s", self.id, error)
         finally:
             self._moving_start = None
+
+    @property
+    def is_fetchable(self) -> bool:
+        """Whether a follower may go on from the end of this log."""
+        return self._log.failure is None and self.distrusted_in is None
+
+    async def is_damaged_at(self, offset: int) -> bool:
+        """Whether the stored records at an offset cannot be read; looked at in a thread."""
+        try:
+            region = self._log.read(offset, 1) if offset >= self.log_start else None
+            if region is not None:
+                await asyncio.to_thread(region.load)
+        except DamagedRangeError:
+            return True
+        return False
 
     async def recover(self) -> None:
         """Bring a failed log back: by what others have, or alone if there are none.

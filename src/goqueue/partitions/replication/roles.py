@@ -11,7 +11,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from goqueue.cluster.elections import candidates, led_by, may_lead, strike
+from goqueue.cluster.elections import candidates, expelled, led_by, may_lead, strike
 from goqueue.cluster.metadata import Committed
 from goqueue.cluster.proposals import PartitionChange, bundles
 from goqueue.cluster.records import PartitionRecord, decode, new_token
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FAILED_RESIGN_S: Final = 2.0
-"""How long the leader of a failed log tries to find another leader before it goes on alone."""
+"""How long the leader of a failed or damaged log tries to hand over before it goes on alone."""
 _STRIKES: Final = 5
 """How often a replica with a failed log tries in a row to leave the in-sync set."""
 
@@ -92,7 +92,7 @@ class Roles:
             await self._partitions.open_topic(topic)
         partition = self._partitions.replica(partition_id)
         if partition is not None:
-            partition.on_failed = partial(self._give_up, key)
+            partition.on_failed = partial(self.give_up, key)
         return partition
 
     async def _leave(self, key: PartitionKey, *, is_stray: bool) -> None:
@@ -164,9 +164,9 @@ class Roles:
         change = PartitionChange(
             key, stored.revision, led_by(record, node_id, record, self._view), frozenset({node_id})
         )
-        return await self._propose("lead again", change)
+        return await self.propose("lead again", change)
 
-    async def _propose(self, purpose: str, change: PartitionChange) -> bool:
+    async def propose(self, purpose: str, change: PartitionChange) -> bool:
         """Change a record by compare-and-set; false when that is not known to have happened."""
         (proposal,) = bundles(purpose, [change], self._view, new_token)
         try:
@@ -181,7 +181,7 @@ class Roles:
 
     # --- A failed log ----------------------------------------------------------------------------
 
-    async def _give_up(self, key: PartitionKey) -> bool:
+    async def give_up(self, key: PartitionKey) -> bool:
         """Leave every in-sync set before a failed log is cut to what is on its disk.
 
         A leader hands over first. Then the record may still promise something of this node: another
@@ -207,10 +207,12 @@ class Roles:
             if self._identity.node_id not in promised:
                 await self._keeper.reached(entry.revision)
                 return True
-            struck = strike(record, self._identity.node_id)
+            # In the next epoch: what was fetched in this one would bring it back in at once.
+            struck = expelled(record, self._identity.node_id, self._view)
+            struck = struck or strike(record, self._identity.node_id)
             if struck is None or len(promised) == 1:
                 return False
-            await self._propose("strike", PartitionChange(key, entry.revision, struck))
+            await self.propose("strike", PartitionChange(key, entry.revision, struck))
         raise MetadataUnavailableError(
             f"{key}: its log has failed, and the in-sync set cannot be left at the moment"
         )

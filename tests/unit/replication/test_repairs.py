@@ -1,0 +1,151 @@
+"""Bits that flip on the disk of one replica: the others have the records, and it fetches them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from goqueue.model.errors import DamagedRangeError
+from goqueue.partitions.partition import Isolation
+from support.replicating import replicating, until
+from support.scenarios import scenario
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from goqueue.cluster.records import PartitionKey
+    from support.replicating import ReplicaCluster, ReplicaNode
+
+COUNT = 60
+"""Records of 2 kB: about eight segments of 16 kB."""
+
+
+async def filled(cluster: ReplicaCluster) -> PartitionKey:
+    """A topic of some segments that node 1 leads and all have."""
+    key = await cluster.create(internal_segment_bytes=str(16 * 1024))
+    await cluster.led(key, 1)
+    for number in range(COUNT):
+        cluster[1].publish(b"%d" % number, size=2000)
+        if number % 5 == 4:  # what a follower gets at once goes into one segment
+            await cluster.committed(number + 1)
+    await cluster.isr(key, 1, 2, 3)
+    return key
+
+
+def flip(node: ReplicaNode, *, is_sealed: bool) -> None:
+    """Flip a bit of a record in the second segment, or in the last one."""
+    files = sorted(node.partition().folder.glob("*.log"))
+    assert len(files) > 3
+    path = files[1] if is_sealed else files[-1]
+    with path.open("r+b") as file:
+        file.seek(300)
+        byte = file.read(1)
+        file.seek(300)
+        file.write(bytes([byte[0] ^ 1]))
+
+
+def meet(node: ReplicaNode) -> int:
+    """Read everything, as somebody does some day; returns where the first damage is."""
+    partition, met = node.partition(), []
+    for _ in partition.chunks(partition.log_start, met.append):
+        pass
+    assert met, "nothing is damaged"
+    for damage in met:
+        partition.report_damage(damage)
+    return min(each.first for each in met)
+
+
+async def whole_again(cluster: ReplicaCluster, key: PartitionKey) -> None:
+    """Wait until all are in sync and trust their logs, publish one more, and compare."""
+    await until(lambda: all(each.partition().is_fetchable for each in cluster.nodes.values()))
+    await cluster.isr(key, 1, 2, 3)
+    record, _ = await cluster.record(key)
+    assert record.leader is not None
+    assert record.struck == ()
+    await cluster.led(key, record.leader)
+    placed = cluster[record.leader].publish(b"after")
+    assert placed.first_offset == COUNT  # nothing committed was lost
+    await cluster.committed(COUNT + 1)
+    first = cluster[1].stored()
+    assert first == cluster[2].stored() == cluster[3].stored()
+    for number in range(COUNT):
+        assert first.count(b"%d." % number) >= 1
+
+
+@pytest.mark.parametrize("is_sealed", [True, False])
+@scenario
+async def test_a_leader_with_damaged_records_hands_over_and_fetches_them_again(
+    folder: Path, is_sealed: bool
+):
+    async with replicating(folder) as cluster:
+        key = await filled(cluster)
+        flip(cluster[1], is_sealed=is_sealed)
+        first = meet(cluster[1])
+        await until(lambda: not cluster[1].partition().is_leading)
+        await whole_again(cluster, key)
+        record, _ = await cluster.record(key)
+        assert record.leader in {2, 3}
+        assert not await cluster[1].partition().is_damaged_at(first)
+
+
+@pytest.mark.parametrize("is_sealed", [True, False])
+@scenario
+async def test_a_follower_with_damaged_records_leaves_the_in_sync_set_and_fetches_them_again(
+    folder: Path, is_sealed: bool
+):
+    async with replicating(folder) as cluster:
+        key = await filled(cluster)
+        before, _ = await cluster.record(key)
+        flip(cluster[2], is_sealed=is_sealed)
+        first = meet(cluster[2])
+        await until(lambda: cluster[2].partition().distrusted_in is not None)
+        await whole_again(cluster, key)
+        record, _ = await cluster.record(key)
+        assert record.leader == 1
+        assert record.epoch > before.epoch  # what was fetched before counts nowhere
+        assert not await cluster[2].partition().is_damaged_at(first)
+
+
+@scenario
+async def test_damage_that_a_follower_meets_at_its_leader_is_repaired_from_the_third(folder: Path):
+    async with replicating(folder) as cluster:
+        key = await filled(cluster)
+        await cluster.fence(3)
+        await cluster.isr(key, 1, 2)
+        await cluster.stop(3)
+        for path in (folder / "node-3").rglob("*.log"):
+            path.unlink()
+        flip(cluster[1], is_sealed=True)
+        cluster[1].partition()._tail.clear()
+        await cluster.add(3)
+        await until(lambda: not cluster[1].partition().is_leading)
+        await whole_again(cluster, key)
+
+
+@scenario
+async def test_the_only_replica_in_sync_serves_what_it_has_until_another_can_lead(folder: Path):
+    async with replicating(folder) as cluster:
+        key = await filled(cluster)
+        await cluster.fence(2)
+        await cluster.fence(3)
+        await cluster.isr(key, 1)
+        await cluster.stop(2)
+        await cluster.stop(3)
+        flip(cluster[1], is_sealed=True)
+        leader = cluster[1].partition()
+        leader._tail.clear()
+        first = meet(cluster[1])
+        await until(lambda: leader.distrusted_in is not None)
+        assert leader.is_leading
+        assert leader.isolated is None
+        region = leader.find(first, 1, Isolation.READ_UNCOMMITTED)
+        assert region is not None
+        with pytest.raises(DamagedRangeError) as damage:
+            region.load()
+        rest = leader.find(damage.value.resume_at, 1, Isolation.READ_UNCOMMITTED)
+        assert rest is not None
+        assert rest.load().record_count
+        await cluster.add(2)
+        await cluster.add(3)
+        await whole_again(cluster, key)
