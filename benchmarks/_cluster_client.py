@@ -9,7 +9,7 @@ import math
 import time
 from collections import defaultdict
 from functools import cache
-from itertools import count as counting, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, ElectionType, KafkaException, Producer
@@ -29,7 +29,6 @@ _POLL_S: Final = 0.02
 _COMMITTED_EVERY_S: Final = 0.1
 _SETTLED_S: Final = 3.0
 """How long members go on after all have partitions: a group may be rebalanced once more."""
-_names: Final = counting()
 
 
 @cache
@@ -93,6 +92,30 @@ def min_isr(address: str, topic: str) -> str:
     return value
 
 
+def formed(address: str, nodes: int) -> None:
+    """Wait until so many nodes are there, and one of them makes topics."""
+    admin = _admin(address)
+    while True:
+        try:
+            if len(admin.list_topics(timeout=_ASKED_S).brokers) >= nodes:
+                name = f"formed-{time.time_ns()}"
+                admin.create_topics([NewTopic(name, 1)])[name].result(_NEVER_S)
+                return
+        except KafkaException:
+            pass
+        time.sleep(_POLL_S)
+
+
+def whole(address: str) -> None:
+    """Wait until every partition is led and every replica is in sync."""
+    while True:
+        topics = _admin(address).list_topics(timeout=_NEVER_S).topics.values()
+        partitions = [each for topic in topics for each in topic.partitions.values()]
+        if all(each.leader > 0 and len(each.isrs) == len(each.replicas) for each in partitions):
+            return
+        time.sleep(_POLL_S)
+
+
 # --- While a node dies -------------------------------------------------------------------------
 
 
@@ -113,23 +136,33 @@ def led_again(address: str, topics: list[str], dead: int, give_up_s: float) -> d
     raise TimeoutError(f"after {give_up_s:.0f} s node {dead} still leads, or nobody does")
 
 
-def steady(
-    address: str, topic: str, partitions: int, rate: float, seconds: float
-) -> dict[str, Any]:
-    """Send to each partition in turn, at a rate; the longest times without acknowledgements.
-
-    An idempotent producer as librdkafka comes, but for a linger of nothing.
-    """
-    producer = Producer(
+@cache
+def _steady_producer(address: str) -> Producer:
+    """An idempotent producer as librdkafka comes, but for a linger of nothing."""
+    return Producer(
         {
             "bootstrap.servers": address,
             "enable.idempotence": True,
             "linger.ms": 0,
             "log_level": 0,
-            "client.id": f"steady-{next(_names)}",
+            "client.id": "steady",
         }
     )
-    producer.list_topics(topic, timeout=_NEVER_S)
+
+
+def warm_up(address: str, topic: str, partitions: int) -> int:
+    """Have a message of `steady` acknowledged in each partition; how many were not."""
+    producer = _steady_producer(address)
+    for number in range(partitions):
+        producer.produce(topic, VALUE, partition=number)
+    return producer.flush(_NEVER_S)
+
+
+def steady(
+    address: str, topic: str, partitions: int, rate: float, seconds: float
+) -> dict[str, Any]:
+    """Send to each partition in turn, at a rate; the longest times without acknowledgements."""
+    producer = _steady_producer(address)
     acknowledged: dict[int, list[float]] = defaultdict(list)
     failed = 0
 
@@ -248,8 +281,8 @@ if __name__ == "__main__":
         {
             each.__name__: each
             for each in (
-                *(make, leaders, coordinator, prefer, min_isr),
-                *(led_again, steady, join, commit_through),
+                *(make, leaders, coordinator, prefer, min_isr, formed, whole),
+                *(led_again, warm_up, steady, join, commit_through),
             )
         }
     )

@@ -145,6 +145,8 @@ def kill_once(
                 process.begin("join", **asked, **given)
             for process in members:
                 expect(process.end() == MEMBERS, "not all members have partitions")
+            left = producer.call("warm_up", **asked, partitions=partitions)
+            expect(left == 0, f"{left} partitions take no messages")
             for process in members:
                 process.begin("commit_through", seconds=RUN_S)
             producer.begin("steady", **asked, partitions=partitions, rate=RATE, seconds=RUN_S)

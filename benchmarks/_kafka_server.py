@@ -44,7 +44,7 @@ def start_kafka(folder: Path) -> ServerProcess:
     Raises:
         Skipped: there is no Java, or no folder of jars was named.
     """
-    java = _java()
+    java = java_command()
     folder.mkdir(parents=True)
     port = free_port()
     settings = folder.with_suffix(".properties")
@@ -62,8 +62,12 @@ def start_kafka(folder: Path) -> ServerProcess:
     return ServerProcess(KAFKA, [*java, "kafka.Kafka", str(settings)], folder, port)
 
 
-def _java() -> list[str]:
-    """The command up to the class that is to run."""
+def java_command() -> list[str]:
+    """The command up to the class that is to run.
+
+    Raises:
+        Skipped: there is no Java, or no folder of jars was named.
+    """
     jars = os.environ.get(_JARS)
     if jars is None:
         raise Skipped("name the folder of Apache Kafka's jars: goqueue bench --against-kafka DIR")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from benchmarks._against_kafka_cluster import compare_kills, compare_loads
 from benchmarks._brokers import PARTITIONS, start_goqueue
 from benchmarks._client import ClientProcess
 from benchmarks._kafka_server import KAFKA, start_kafka
@@ -194,3 +195,16 @@ def share_groups(run: Run) -> None:
 
         _in_turns(run, brokers, "messages acknowledged", message_s, turns=SHARING_TURNS, warm_ups=1)
     run.note(f"{SHARING_TURNS} turns of {SHARED_S:.0f} s; each message is acknowledged explicitly")
+
+
+# --- Three nodes -------------------------------------------------------------------------------
+
+
+@benchmark("cluster", "Three nodes against three of Apache Kafka: forming, messages, latency")
+def cluster(run: Run) -> None:
+    compare_loads(run)
+
+
+@benchmark("failover", "Three nodes against three of Apache Kafka: nodes are killed")
+def failover(run: Run) -> None:
+    compare_kills(run)
