@@ -21,7 +21,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.cluster_nodes import ClusterNodes
-from support.disk_faults import clock_environment, small_disks
+from support.disk_faults import clock_environment, fill_disk, small_disks
 from support.faults import CHAOS, ORDINARY, draw
 from support.history import Ack, Fault, Finding, History, Poll, judge
 from support.replicas import differences
@@ -121,7 +121,8 @@ def main() -> int:
     named = {each.__name__: each for each in (*ORDINARY, *(kind.run for kind in CHAOS))}
     chosen = [named[each] for each in asked.faults.split(",") if each]
     end_s = time.monotonic() + 60 * asked.minutes
-    with small_disks(run.cluster, DISK_MB) if not chosen else nullcontext():
+    needs_disks = not chosen or fill_disk in chosen
+    with small_disks(run.cluster, DISK_MB) if needs_disks else nullcontext():
         try:
             run.start()
             say("started")

@@ -38,13 +38,13 @@ class Send(msgspec.Struct, tag="send", tag_field="op"):
 
 
 class Ack(msgspec.Struct, tag="ack", tag_field="op"):
-    """The value is at this offset, for good."""
+    """The value is at this offset, for good; None where a broker only said that it is there."""
 
     at_s: float
     producer: str
     number: int
     partition: int
-    offset: int
+    offset: int | None
 
 
 class Fail(msgspec.Struct, tag="fail", tag_field="op"):
@@ -167,7 +167,7 @@ def _inconsistent(history: list[Operation], log: Log) -> Iterator[Finding]:
     """Two values at one offset, whoever saw them."""
     seen = {(part, offset): value for part, at in log.items() for offset, value in at.items()}
     for each in history:
-        if isinstance(each, Ack):
+        if isinstance(each, Ack) and each.offset is not None:
             told = [(each.offset, value_of(each.producer, each.number))]
         elif isinstance(each, Poll):
             told = each.messages

@@ -84,7 +84,7 @@ class Producer(Client):
         self.history.add(Send(self.history.now(), name, number, partition))
         return partition
 
-    def told(self, name: str, number: int, partition: int, offset: int) -> None:
+    def told(self, name: str, number: int, partition: int, offset: int | None) -> None:
         self.history.add(Ack(self.history.now(), name, number, partition, offset))
         self.acked += 1
 

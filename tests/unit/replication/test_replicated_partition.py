@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from goqueue.model.errors import (
+    DiskError,
     InvariantError,
     LeadershipLostError,
     NotEnoughReplicasAfterAppendError,
@@ -451,6 +452,43 @@ def test_a_failed_log_is_cut_to_what_is_on_the_disk_when_others_have_the_rest(
         leader.check_invariants()
         again = shelf.open(high_watermark=2)
         assert again.is_unclean
+
+    _run(scenario)
+
+
+def test_a_log_that_was_given_up_is_cut_however_many_times_that_is_tried(
+    make: Callable[..., Shelf],
+) -> None:
+    async def scenario() -> None:
+        shelf = make()
+        leader = await _led(shelf)
+        append(leader, b"a")
+        await leader.synced(1)
+        append(leader, b"b")
+        leader.advance(2)
+        shelf.fail(leader)
+        asked = []
+
+        async def give_up() -> bool:
+            asked.append(leader.is_leading)
+            if leader.is_leading:
+                leader.follow(None, 2)
+                return True
+            return False  # as of every follower
+
+        discard, leader.on_failed = leader._replica.discard_unsynced, give_up
+
+        async def refuse(rebuild: object) -> None:
+            raise DiskError("not yet")
+
+        leader._replica.discard_unsynced = refuse  # type: ignore[method-assign]
+        with pytest.raises(DiskError):
+            await leader.recover()
+        leader._replica.discard_unsynced = discard  # type: ignore[method-assign]
+        await leader.recover()
+        assert asked == [True]
+        assert (leader.log_end, leader.high_watermark) == (1, 1)
+        leader.check_invariants()
 
     _run(scenario)
 

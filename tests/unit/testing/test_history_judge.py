@@ -98,6 +98,15 @@ def test_an_acknowledgement_with_the_offset_of_another_value_is_inconsistent():
     assert "inconsistent" in kinds(history, log)
 
 
+def test_an_acknowledgement_without_an_offset_is_looked_for_all_the_same():
+    history, log = clean()
+    acks = [each for each in history if isinstance(each, Ack)]
+    acks[3].offset = acks[4].offset = None
+    assert judge(history, log) == []
+    history.append(Ack(999, "a", 10_000, 0, None))
+    assert kinds(history, log) == {"lost"}
+
+
 def test_a_value_at_two_offsets_is_a_duplicate():
     history, log = clean()
     log[0][len(log[0])] = log[0][len(log[0]) - 1]

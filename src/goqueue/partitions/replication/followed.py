@@ -146,7 +146,11 @@ class Followed:
     def _ask_on(self) -> None:
         """Ask for what comes next; the leader is told when that is elsewhere than it knows."""
         fetcher = self.fetcher
-        if fetcher is None or self._work is not None or not self.partition.is_fetchable:
+        if fetcher is None or self._work is not None:
+            return
+        if not self.partition.is_fetchable:
+            self.lost()  # it is asked for from where the log ends then
+            self._wait(self._host.now_s() + self._host.failure_wait_s)
             return
         ask = self._planned()
         if ask is not None and self._told != (ask.offset, self.partition.log_start):

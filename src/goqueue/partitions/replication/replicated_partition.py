@@ -34,6 +34,9 @@ class ReplicatedPartition(CommittedPartition):
     distrusted_in: int | None = None
     """The epoch in which stored records were found damaged: until the log is cut there, nothing is
     fetched, for that would say that everything before is here."""
+    _is_given_up = False
+    """Nobody counts on this replica since its log failed: it is cut, however often that is tried.
+    Recovered as the only copy is, a log that was cut halfway would have a hole."""
     _wanted_start = 0
     _moving_start: asyncio.Task[None] | None = None
 
@@ -162,9 +165,13 @@ class ReplicatedPartition(CommittedPartition):
 
         Raises `GoQueueError` while the disk still refuses, or the leadership cannot be given up.
         """
-        if self.on_failed is None or not await self.on_failed():
+        if not self._is_given_up:
+            self._is_given_up = self.on_failed is not None and await self.on_failed()
+        if not self._is_given_up:
             await super().recover()
             return
         async with self._turn:
             self._check_following()
             self._is_cut(await self._replica.discard_unsynced(self._rebuild))
+        self._is_given_up = False
+        self._after_flush()
