@@ -282,6 +282,25 @@ def test_the_last_batch_of_a_producer_stays_without_its_records(tmp_path: Path) 
     assert info.last_offset_delta == 1
 
 
+def test_the_last_batch_of_a_replica_stays_so_that_a_copy_reaches_the_end(tmp_path: Path) -> None:
+    """The segment behind it is empty: it was begun when the one before had become too old."""
+    log = Log(tmp_path / "leader", ROOMY, is_replica=True)
+    put(log, (b"a", b"1"), (b"b", b"1"))
+    put(log, (b"a", None), (b"b", None))
+    seal(log)
+    for days in range(3):
+        compact(log, NOW + days * DAY_MS)
+    assert contents(log) == []
+    copy = Log(tmp_path / "follower", ROOMY, is_replica=True)
+    for chunk in log.chunks(0):
+        copy.append_replica(chunk.data, gaps=True)
+    assert copy.end_offset == log.end_offset == 4
+    put(log, (b"c", b"1"))
+    seal(log)
+    compact(log, NOW + 4 * DAY_MS)
+    assert [info.base_offset for info, _ in stored_batches(log)] == [4]
+
+
 def test_the_last_batch_of_a_producer_stays_in_later_passes(tmp_path: Path) -> None:
     log = Log(tmp_path, ROOMY)
     put(log, (b"a", b"1"), producer=(7, 0, 10))

@@ -229,7 +229,11 @@ class ClusterNode:
             logger.warning("data was lost of %s", ", ".join(map(str, lost)))
             by_name = logs.topics.catalogue.by_name
             await self.membership.strike(
-                [PartitionKey(by_name[each.topic].topic_id, each.partition) for each in lost]
+                [
+                    PartitionKey(by_name[each.topic].topic_id, each.partition)
+                    for each in lost
+                    if each.topic in by_name  # or it was deleted meanwhile
+                ]
             )
         await asyncio.to_thread(self._folder.settle, self._folder_identity)
         await self.membership.change_state(NodeState.ACTIVE)

@@ -18,6 +18,7 @@ horizon of the record format). A tombstone goes only when nothing older of its k
 copies are installed from the oldest on, and behind a segment that was left alone none is dropped.
 Records without a key are never merged. Control batches stay, and so does the last batch of each
 producer, if need be without records: it carries the sequence number that the next one continues.
+So does the last batch of a log that other nodes hold too: a copy must come to the same end.
 """
 
 from __future__ import annotations
@@ -102,8 +103,8 @@ class Compaction:
         self._mapped_to = self._clean_below
         self._latest: dict[bytes, int] = {}
         self._last_of_producer: dict[int, int] = {}
-        self._left_alone = False
-        self._cancelled = False
+        self._last_end = log.end_offset if log.is_replica else -1
+        self._left_alone = self._cancelled = False
         self._cleaned: list[CleanedGroup] = []
         self._gaps_below = 0
         self._swapped: CleanedGroup | None = None
@@ -209,7 +210,8 @@ class Compaction:
             return data
         kept = self._kept(info, records, stats)
         stats.records_after += len(kept)
-        if not kept and self._last_of_producer.get(info.producer_id) != info.base_offset:
+        last = self._last_of_producer.get(info.producer_id)
+        if not kept and info.base_offset != last and info.next_offset != self._last_end:
             return None
         new_horizon = not info.has_delete_horizon and any(_is_tombstone(r) for r in kept)
         if len(kept) == len(records) and not new_horizon:
