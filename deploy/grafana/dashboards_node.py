@@ -30,7 +30,7 @@ OVERVIEW: Final = Dashboard(
                 Panel(
                     "Healthy nodes",
                     "Ready, with a disk that has room and no failed log.",
-                    [Query(f"sum(goqueue_cluster_nodes_healthy{{{NODE}}})")],
+                    [Query(f"max(goqueue_cluster_nodes_healthy{{{NODE}}})")],
                     kind="stat",
                     steps=[(None, RED), (1, GREEN)],
                     height=4,

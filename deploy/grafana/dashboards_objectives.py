@@ -162,8 +162,8 @@ OBJECTIVES: Final = Dashboard(
                     "Healthy nodes",
                     "Of those that there are.",
                     [
-                        Query(f"sum(goqueue_cluster_nodes_healthy{{{NODE}}})", "healthy"),
-                        Query(f"sum(goqueue_cluster_nodes_total{{{NODE}}})", "all"),
+                        Query(f"max(goqueue_cluster_nodes_healthy{{{NODE}}})", "healthy"),
+                        Query(f"max(goqueue_cluster_nodes_total{{{NODE}}})", "all"),
                     ],
                 ),
             ],
