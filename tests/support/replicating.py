@@ -38,6 +38,7 @@ from goqueue.partitions.due_marks import MaintenanceMarks
 from goqueue.partitions.measures import Measures
 from goqueue.partitions.partitions import Partitions
 from goqueue.partitions.replication.replicas import ReplicaHost, Replicas, ReplicaSettings
+from goqueue.partitions.replication.traffic import ReplicationTraffic
 from goqueue.protocols.kafka.connection.listener import Listener
 from goqueue.protocols.kafka.internal.families import internal_registry, internal_settings
 from goqueue.protocols.kafka.internal.replica_fetch import ReplicaFetchApi
@@ -102,7 +103,9 @@ class ReplicaNode:
             damage=DamageReports(Metrics("")),
         )
         calling = None if tls is None else tls.calling
-        self.peers = PeerConnections(self.identity, self._address_of, calling)
+        self.metrics = Metrics(str(node_id))
+        traffic = ReplicationTraffic(self.metrics)
+        self.peers = PeerConnections(self.identity, self._address_of, calling, traffic)
         self.store_heard_s = self.clock.monotonic_s
         host = ReplicaHost(
             self.identity,
@@ -114,6 +117,7 @@ class ReplicaNode:
             self.disk,
             folder,
             lambda: self.store_heard_s(),  # noqa: PLW0108 - tests replace it
+            traffic,
         )
         self.replicas = Replicas(host, self.partitions, self.topics, settings)
         self.api = ReplicaFetchApi(self.replicas.feed)

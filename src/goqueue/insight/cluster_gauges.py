@@ -33,6 +33,7 @@ class _Seen(NamedTuple):
     leader: int | None
     epoch: int
     isr: frozenset[int]
+    elr: frozenset[int]
 
 
 class ClusterGauges(BrokerGauges):
@@ -46,7 +47,7 @@ class ClusterGauges(BrokerGauges):
         """As many as partitions that this node holds."""
         self._was_controller = False
         self._controller_elections = 0
-        self._shrinks = self._expands = 0
+        self._shrinks = self._expands = self._unclean = 0
         self._elections: Counter[tuple[str, str]] = Counter()
         for key in view.partitions:
             self._follow_partition(key)
@@ -72,9 +73,10 @@ class ClusterGauges(BrokerGauges):
         if stored is None or self._node_id not in stored.value.replicas:
             return
         record = stored.value
-        now = self._seen[key] = _Seen(record.leader, record.epoch, frozenset(record.isr))
+        seen = _Seen(record.leader, record.epoch, frozenset(record.isr), frozenset(record.elr))
+        self._seen[key] = seen
         if counts and record.leader == self._node_id:
-            self._count(key, record, before, now)
+            self._count(key, record, before, seen)
 
     def _count(
         self, key: PartitionKey, record: PartitionRecord, before: _Seen | None, now: _Seen
@@ -85,6 +87,8 @@ class ClusterGauges(BrokerGauges):
                 kind = FIRST
             topic = self._services.topics.catalogue.by_id.get(key.topic_id)
             self._elections["" if topic is None else topic.name, kind] += 1
+            if before is not None and self._node_id not in before.isr | before.elr:
+                self._unclean += 1
         if before is not None and before.leader == self._node_id:
             self._shrinks += len(before.isr - now.isr)
             self._expands += len(now.isr - before.isr)
@@ -116,6 +120,7 @@ class ClusterGauges(BrokerGauges):
         samples.put(cluster_names.PREFERRED_IMBALANCE, moved)
         samples.put(cluster_names.ISR_SHRINKS, self._shrinks)
         samples.put(cluster_names.ISR_EXPANDS, self._expands)
+        samples.put(cluster_names.UNCLEAN_ELECTIONS, self._unclean)
         for name, size in smallest.items():
             samples.put(cluster_names.ISR_SIZE, size, name)
         for labels, elections in self._elections.items():

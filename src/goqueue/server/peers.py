@@ -34,6 +34,7 @@ from goqueue.model.errors import (
     PeerUnavailableError,
     StaleNodeError,
 )
+from goqueue.partitions.replication.traffic import ReplicationTraffic
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.errors import MalformedRequestError
@@ -80,11 +81,13 @@ class PeerConnections:
         identity: NodeIdentity,
         address_of: Callable[[int], NodeAddress | None],
         tls: ssl.SSLContext | None = None,
+        traffic: ReplicationTraffic | None = None,
     ) -> None:
         """Call nodes where `address_of` says; with `tls`, encrypted and with a certificate."""
         self._identity = identity
         self._address_of = address_of
         self._tls = tls
+        self._traffic = traffic or ReplicationTraffic()
         self._settings = ClientSettings(
             client_id=f"node-{identity.node_id}", call_timeout_ms=_CALL_S * 1000
         )
@@ -93,7 +96,7 @@ class PeerConnections:
 
     async def open(self, node_id: int, lane: Lane) -> PeerLink:
         """A new connection to a node, proven on both sides. See `Peers.open`."""
-        return PeerLink(await self._connect(node_id, lane), node_id)
+        return PeerLink(await self._connect(node_id, lane), node_id, self._traffic)
 
     async def ask(
         self, node_id: int, api: ApiKey, version: int, /, wait_s: float = 0.0, **fields: Any
@@ -206,8 +209,9 @@ class PeerConnections:
 class PeerLink:
     """See `goqueue.cluster.peers.ReplicaLink`."""
 
-    def __init__(self, connection: Connection, node_id: int) -> None:
+    def __init__(self, connection: Connection, node_id: int, traffic: ReplicationTraffic) -> None:
         self._connection = connection
+        self._traffic = traffic
         self._node_id = node_id
 
     def fetch(
@@ -216,6 +220,7 @@ class PeerLink:
         """Send a request now; see `ReplicaLink.fetch`."""
         wait_s = request.max_wait_ms / 1000
         body = (encode_request(request),)
+        self._traffic.sent.add(len(body[0]))
         answer = self._connection.exchange(ApiKey.FETCH, VERSION, body, wait_s)
         answer.add_done_callback(partial(self._read, answered))
 
@@ -225,7 +230,9 @@ class PeerLink:
         answer: asyncio.Future[memoryview],
     ) -> None:
         try:
-            told = parse_response(answer.result())
+            frame = answer.result()
+            self._traffic.received.add(len(frame))
+            told = parse_response(frame)
         except MalformedRequestError as error:
             lost = self._connection.misunderstood(ApiKey.FETCH, error)
             answered(_unavailable(self._node_id, lost))

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from goqueue.cluster.records import PartitionRecord
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.insight.cluster_gauges import FAILOVER
+from goqueue.metrics import cluster_names
 from support.cluster_api import NodeApi
 from support.cluster_brokers import OneOfThree, one_of_three
 from support.scenarios import scenario
@@ -90,3 +92,15 @@ async def test_reads_of_groups_begin_again_when_what_they_saw_is_lost(tmp_path: 
         status, answer = await asking
         assert (status, answer["code"]) == (501, "not_in_cluster"), answer
         await asyncio.gather(committing, return_exceptions=True)
+
+
+@scenario
+async def test_an_election_from_outside_of_the_in_sync_set_is_counted(tmp_path: Path) -> None:
+    async with one_of_three(tmp_path) as made:
+        topic = await made.topic("t", (2, 1, 3), (2, 1, 3))
+        await made.place(topic, 0, PartitionRecord((2, 1, 3), (2,), None, 1))
+        await made.place(topic, 0, PartitionRecord((2, 1, 3), (1,), 1, 2))
+        await made.place(topic, 1, PartitionRecord((2, 1, 3), (1, 3), 1, 1))
+        values = made.broker.metrics.read().values
+        assert values[cluster_names.UNCLEAN_ELECTIONS] == {(): 1}
+        assert values[cluster_names.LEADER_ELECTIONS] == {("t", FAILOVER): 2}

@@ -24,12 +24,15 @@ from goqueue.cluster.records import (
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.cluster.view import ClusterView, NodeView, Stored
 from goqueue.cluster.view_keeper import ViewKeeper
+from goqueue.metrics import cluster_names
+from goqueue.metrics.registry import Metrics, Samples
 from goqueue.model.errors import ClusterMismatchError
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
 from goqueue.server.cluster import membership as membership_module
 from goqueue.server.cluster.controlling import Controlling
 from goqueue.server.cluster.membership import Membership
+from goqueue.server.cluster.node_metrics import put_pings, watch_latencies
 from goqueue.server.cluster.pings import Pings
 from goqueue.topics.cluster_catalogue import ClusterTopics
 from support.scenarios import scenario
@@ -310,6 +313,37 @@ async def test_pings_of_strangers_are_not_heard() -> None:
         each.watch(view)
     try:
         await until(lambda: one.suspects() == {2} and two.suspects() == {1})
+    finally:
+        await one.stop()
+        await two.stop()
+
+
+@scenario
+async def test_pings_measure_the_way_to_another_node_and_count_what_is_missed() -> None:
+    clock, metrics = SystemClock(), Metrics("1")
+    view = ClusterView()
+    pings = []
+    for number in (1, 2):
+        where = NodeAddress("127.0.0.1", free_port())
+        record = NodeRecord("n", "f", NodeState.ACTIVE, where, {})
+        view.nodes[number] = NodeView(number, record, Revision(number))
+        pings.append(Pings(number, b"a secret", (where.host, where.port), clock=clock))
+        pings[-1].incarnation = number
+    one, two = pings
+    watch_latencies(one, view, metrics)
+    for each in pings:
+        each.start(lambda: None)
+        each.watch(view)
+    try:
+        latency = metrics.histogram(cluster_names.NODES_LATENCY, "2")
+        await until(lambda: sum(latency.counts) > 2 and two.received_count > 2)
+        assert latency.total < sum(latency.counts), "each took less than a second"
+        await two.stop()
+        await until(lambda: one.missed_count > 0 and one.detection_count > 0)
+        samples = Samples(100, partition_label=False)
+        put_pings(samples, one)
+        assert samples.values[cluster_names.HEARTBEATS_RECEIVED][()] == one.received_count
+        assert abs(samples.values[cluster_names.CLOCK_SKEW]["2",]) < 1
     finally:
         await one.stop()
         await two.stop()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from goqueue.cluster.records import PartitionKey
     from goqueue.partitions.replication.led import LedPartition
+    from goqueue.partitions.replication.traffic import ReplicationTraffic
     from goqueue.runtime.clock import Clock
 
 
@@ -26,12 +27,15 @@ class ReplicaFeed:
         clock: Clock,
         executor: Executor,
         known_topic: Callable[[UUID], bool] = lambda _: True,
+        *,
+        traffic: ReplicationTraffic,
     ) -> None:
         """Feed the followers of `led`; what is not in memory is read by the executor."""
         self._led = led
         self.clock = clock
         self.executor = executor
         self._known_topic = known_topic
+        self.traffic = traffic
 
     def open(self, node_id: int, incarnation: int) -> FeedSession:
         """A session for a connection of a node, in one run of it."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from goqueue.partitions.replication.led import LedPartition
+    from goqueue.partitions.replication.traffic import ReplicationTraffic
     from goqueue.runtime.clock import Clock
     from goqueue.storage.region import Chunk
     from goqueue.wire.kafka.fetch import FetchPartition, ForgottenTopic
@@ -56,6 +57,7 @@ class FeedHost(Protocol):
     clock: Clock
     executor: Executor
     """Reads what is not in memory."""
+    traffic: ReplicationTraffic
 
     def find(self, key: PartitionKey) -> LedPartition | ErrorCode:
         """A partition that this node leads, or why there is nothing to be had of it."""
@@ -187,7 +189,7 @@ class FeedSession:
         self._max_bytes = min(request.max_bytes, ANSWER_BYTES)
         topics = self._collect()
         if topics or request.max_wait_ms <= 0:
-            return encode_response(topics)
+            return self._encoded(topics)
         return self._park(request.max_wait_ms / 1000)
 
     def _note(self, key: PartitionKey, asked: FetchPartition) -> None:
@@ -367,7 +369,12 @@ class FeedSession:
                 by_topic: dict[UUID, list[FetchedPartition]] = {}
                 self._add_news(by_topic)
                 topics = [FetchedTopic(None, each, told) for each, told in by_topic.items()]
-        parked.set_result(encode_response(topics))
+        parked.set_result(self._encoded(topics))
+
+    def _encoded(self, topics: FetchedTopics) -> Encoded:
+        answer = encode_response(topics)
+        self._feed.traffic.sent.add(sum(map(len, answer.parts)))
+        return answer
 
     def close(self) -> None:
         """Forget everything: the connection is gone, or the follower begins anew."""

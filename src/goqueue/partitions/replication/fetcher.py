@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from goqueue.cluster.hello import NodeIdentity
     from goqueue.cluster.peers import Lane, Peers, ReplicaLink
+    from goqueue.partitions.replication.traffic import ReplicationTraffic
     from goqueue.wire.kafka.fetch import FetchedPartition, FetchPartition
     from goqueue.wire.kafka.replica_fetch import ReplicaFetched
 
@@ -57,7 +58,14 @@ class Fetcher:
     """Keeps a connection to a leader, and a session of fetches on it."""
 
     def __init__(
-        self, leader: int, lane: Lane, peers: Peers, identity: NodeIdentity, bytes_per_s: int = 0
+        self,
+        leader: int,
+        lane: Lane,
+        peers: Peers,
+        identity: NodeIdentity,
+        *,
+        bytes_per_s: int = 0,
+        traffic: ReplicationTraffic,
     ) -> None:
         """Fetch from `leader`, at most `bytes_per_s`; 0 is as fast as it goes."""
         self.leader = leader
@@ -65,6 +73,7 @@ class Fetcher:
         self._peers = peers
         self._identity = identity
         self.bytes_per_s = bytes_per_s
+        self._traffic = traffic
         self._loop = asyncio.get_running_loop()
         self.followed: dict[PartitionKey, Fetching] = {}
         self._due: dict[PartitionKey, Fetching] = {}
@@ -200,6 +209,7 @@ class Fetcher:
         self._number += 1
         self._in_flight += 1
         self.request_count += 1
+        self._traffic.requests.add()
         request = ReplicaFetch(
             self._identity.node_id,
             self._identity.incarnation,
@@ -211,10 +221,14 @@ class Fetcher:
         )
         self._gone.clear()
         self._session_epoch += 1
-        link.fetch(request, partial(self._answered, link, self._number))
+        link.fetch(request, partial(self._answered, link, self._number, self._loop.time()))
 
     def _answered(
-        self, link: ReplicaLink, number: int, answer: ReplicaFetched | GoQueueError
+        self,
+        link: ReplicaLink,
+        number: int,
+        asked_s: float,
+        answer: ReplicaFetched | GoQueueError,
     ) -> None:
         if link is not self._link:
             return  # of a session that is over
@@ -229,6 +243,7 @@ class Fetcher:
                 )
             )
             return
+        self._traffic.latency.observe(self._loop.time() - asked_s)
         size_bytes = 0
         try:
             for topic in answer.topics:
@@ -238,6 +253,7 @@ class Fetcher:
             logger.exception("an answer of node %d was not understood", self.leader)
             self._break(PeerUnavailableError(f"an answer of node {self.leader}: {error}"))
             return
+        self._traffic.replicated.add(size_bytes)
         if self.bytes_per_s and size_bytes:
             self._resume_at_s = self._loop.time() + size_bytes / self.bytes_per_s
         self._pump()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from goqueue.cluster.peers import Peers
     from goqueue.cluster.records import PartitionKey
     from goqueue.partitions.replication.replicated_partition import ReplicatedPartition
+    from goqueue.partitions.replication.traffic import ReplicationTraffic
     from goqueue.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ class FollowedPartitions:
         *,
         catch_up_bytes_per_s: int = 0,
         failure_wait_s: float = 1.0,
+        traffic: ReplicationTraffic,
     ) -> None:
         """Fetch as this node; catching up takes at most so many bytes a second, 0 as they come."""
         self._peers = peers
@@ -42,6 +44,7 @@ class FollowedPartitions:
         self.now_s = clock.monotonic_s
         self._catch_up_bytes_per_s = catch_up_bytes_per_s
         self.failure_wait_s = failure_wait_s
+        self._traffic = traffic
         self.by_key: dict[PartitionKey, Followed] = {}
         self.fetchers: dict[tuple[int, Lane], Fetcher] = {}
         """At most one for each node and lane."""
@@ -76,7 +79,9 @@ class FollowedPartitions:
         fetcher = self.fetchers.get(place)
         if fetcher is None:
             limit = self._catch_up_bytes_per_s if lane is Lane.CATCH_UP else 0
-            fetcher = Fetcher(*place, self._peers, self._identity, limit)
+            fetcher = Fetcher(
+                *place, self._peers, self._identity, bytes_per_s=limit, traffic=self._traffic
+            )
             self.fetchers[place] = fetcher
         followed.fetcher = fetcher
         followed.forget_told()

@@ -20,6 +20,7 @@ from goqueue.partitions.replication.holding import Held, Holding
 from goqueue.partitions.replication.leading import LedPartitions
 from goqueue.partitions.replication.repairs import Repairs
 from goqueue.partitions.replication.roles import Roles
+from goqueue.partitions.replication.traffic import ReplicationTraffic
 from goqueue.partitions.replication.watermark_file import FILE, WatermarkFile
 from goqueue.runtime.tasks import in_thread
 
@@ -74,6 +75,7 @@ class ReplicaHost(NamedTuple):
     """The data folder, which holds the watermarks too."""
     store_heard_s: Callable[[], float]
     """When the metadata store last answered anything."""
+    traffic: ReplicationTraffic | None = None
 
 
 DEFAULTS: Final = ReplicaSettings()
@@ -90,7 +92,8 @@ class Replicas:
         settings: ReplicaSettings = DEFAULTS,
     ) -> None:
         """Keep the replicas of a node among its partitions, which are not open yet."""
-        identity, keeper, store, peers, clock, executor, disk, folder, store_heard_s = host
+        identity, keeper, store, peers, clock, executor, disk, folder, store_heard_s, counted = host
+        traffic = counted or ReplicationTraffic()
         self._identity = identity
         self._keeper = keeper
         self._view = keeper.view
@@ -114,8 +117,9 @@ class Replicas:
             clock,
             catch_up_bytes_per_s=settings.catch_up_bytes_per_s,
             failure_wait_s=settings.failure_wait_s,
+            traffic=traffic,
         )
-        self.feed = ReplicaFeed(self.led.by_key, clock, executor, self._knows)
+        self.feed = ReplicaFeed(self.led.by_key, clock, executor, self._knows, traffic=traffic)
         partitions.holding = Holding(self._held)
         self._roles = Roles(identity, keeper, store, partitions, topics)
         self._roles.led, self._roles.followed = self.led, self.followed

@@ -24,6 +24,7 @@ from goqueue.metrics import names
 from goqueue.model.errors import MetadataUnavailableError
 from goqueue.model.internal_topics import CONSUMER_OFFSETS
 from goqueue.partitions.replication.replicas import ReplicaHost, Replicas, ReplicaSettings
+from goqueue.partitions.replication.traffic import ReplicationTraffic
 from goqueue.protocols.kafka.connection.listener import Listener
 from goqueue.protocols.kafka.internal.families import internal_registry, internal_settings
 from goqueue.protocols.kafka.internal.log_ends import LogEndsApi, log_end
@@ -31,6 +32,11 @@ from goqueue.protocols.kafka.internal.replica_fetch import ReplicaFetchApi
 from goqueue.server.cluster.controlling import Controlling
 from goqueue.server.cluster.membership import Membership
 from goqueue.server.cluster.node_folder import NodeFolder
+from goqueue.server.cluster.node_metrics import (
+    put_pings,
+    put_replication_lag,
+    watch_latencies,
+)
 from goqueue.server.cluster.pings import Pings
 from goqueue.server.config_cluster_checks import read_secret
 from goqueue.server.errors import StartError
@@ -44,7 +50,7 @@ if TYPE_CHECKING:
 
     from goqueue.broker.log_broker import LogBroker
     from goqueue.cluster.view_keeper import Touched
-    from goqueue.metrics.registry import Samples
+    from goqueue.metrics.registry import Metrics, Samples
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.replication.topic_changes import ClusterTopicChanges
@@ -110,6 +116,7 @@ class ClusterNode:
         self._opened: Partitions | None = None
         """Set once every log was opened: one that was not may hold what is not on the disk."""
         self._folder_identity: FolderIdentity
+        self._metrics: Metrics
 
     # --- Starting --------------------------------------------------------------------------------
 
@@ -168,8 +175,13 @@ class ClusterNode:
     async def serve_nodes(self, logs: LogBroker) -> None:
         """Let the other nodes in and be known to them, as one that is starting."""
         config = self._config
+        traffic = ReplicationTraffic(logs.metrics)
+        self._metrics = logs.metrics
         self.peers = PeerConnections(
-            self.identity, self._address_of, None if self._tls is None else self._tls.calling
+            self.identity,
+            self._address_of,
+            None if self._tls is None else self._tls.calling,
+            traffic,
         )
         host = ReplicaHost(
             self.identity,
@@ -181,6 +193,7 @@ class ClusterNode:
             self._disk,
             config.broker.data_dir,
             lambda: self.membership.contact_s,
+            traffic,
         )
         settings = ReplicaSettings(lag_s=config.cluster.replica_lag_ms / 1000)
         self.replicas = Replicas(host, logs.partitions, logs.topics, settings)
@@ -285,6 +298,7 @@ class ClusterNode:
     def _on_change(self, touched: Touched) -> None:
         if touched.nodes:
             self.pings.watch(self.keeper.view)
+            watch_latencies(self.pings, self.keeper.view, self._metrics)
 
     def _suspected(self) -> None:
         suspects = self.pings.suspects()
@@ -319,6 +333,8 @@ class ClusterNode:
         samples.put(names.IS_CONTROLLER, self.controlling.is_controller)
         age_s = 0.0 if since_s is None else self._clock.monotonic_s() - since_s
         samples.put(names.CONTROLLER_AGE, age_s)
+        put_pings(samples, self.pings)
+        put_replication_lag(samples, self.replicas)
 
     # --- Stopping --------------------------------------------------------------------------------
 

@@ -23,12 +23,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from goqueue.cluster.suspicion import PING_S, Ping, Suspicion
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from goqueue.cluster.records import NodeAddress
     from goqueue.cluster.view import ClusterView
+    from goqueue.metrics.registry import Histogram
     from goqueue.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -43,6 +45,18 @@ SKEW_MS: Final = 500
 _SKEW_LASTS_S: Final = 2.0
 """For so long they have to: after a pause of this node old pings wait to be read."""
 _SKEW_AGAIN_S: Final = 60.0
+_MISSED_S: Final = 0.3
+"""A node that was not heard for so long misses a ping with every further tick."""
+
+
+class _Echo(msgspec.Struct, array_like=True, frozen=True):
+    """The last ping of a node that the sender has: the node measures the round trip by it."""
+
+    node: int
+    sent_us: int
+    """What that node's monotonic clock said in it."""
+    held_us: int
+    """How long the sender has had it."""
 
 
 class _Body(msgspec.Struct, array_like=True, frozen=True):
@@ -52,6 +66,16 @@ class _Body(msgspec.Struct, array_like=True, frozen=True):
     wall_ms: int
     lag_ms: int
     suspects: tuple[int, ...] = ()
+    sent_us: int = 0
+    """The sender's monotonic clock."""
+    echoes: tuple[_Echo, ...] = ()
+
+
+class _Heard(NamedTuple):
+    """The last ping of another node: what its clock said, and when it came by this one's."""
+
+    sent_us: int
+    heard_s: float
 
 
 class Pings:
@@ -74,6 +98,15 @@ class Pings:
         self._skews: dict[int, int] = {}
         self._skewed_since_s: dict[int, float] = {}
         self._told_skews: dict[int, float] = {}
+        self._heard: dict[int, _Heard] = {}
+        """As many as there are nodes; of the thread alone."""
+        self.latencies: dict[int, Histogram] = {}
+        """Where round trips are noted, by node; set in the event loop, and noted in the thread."""
+        self.received_count = 0
+        self.missed_count = 0
+        self.detection_count = 0
+        """Pings that came, pings that were due and did not, and how often a node was suspected
+        anew; counted in the thread."""
         self._beat_s = clock.monotonic_s()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -158,6 +191,7 @@ class Pings:
                 now_s = self._clock.monotonic_s()
                 found = self._core.suspects(now_s), self._core.agreed(now_s)
             if found != before:
+                self.detection_count += len(found[0] - before[0])
                 before = found
                 self._tell()
         for _, sender in self._senders.values():
@@ -176,7 +210,8 @@ class Pings:
             )
             peers = self._peers
         self._connect(peers)
-        data = self._sealed(ping)
+        self._count_missed(peers, now_s)
+        data = self._sealed(ping, now_s)
         for node_id, (_, sender) in self._senders.items():
             try:
                 sender.send(data)
@@ -220,10 +255,12 @@ class Pings:
             data = listener.recv(_MOST_BYTES)
         except OSError:  # an interrupted call, or an error of another node's datagram
             return
-        ping = self._opened(data)
-        if ping is None:
+        opened = self._opened(data)
+        if opened is None:
             return
+        ping, body = opened
         now_s = self._clock.monotonic_s()
+        self._measure(body, now_s)
         skew_ms = ping.wall_ms - self._clock.now_ms()
         with self._lock:
             self._core.heard(ping, now_s)
@@ -233,6 +270,20 @@ class Pings:
             self._skewed_since_s.pop(ping.node, None)
         elif now_s - self._skewed_since_s.setdefault(ping.node, now_s) > _SKEW_LASTS_S:
             self._tell_skew(ping.node, skew_ms, now_s)
+
+    def _measure(self, body: _Body, now_s: float) -> None:
+        """Note that a node was heard, and how long the ping that it answers and its own took."""
+        self.received_count += 1
+        self._heard[body.node] = _Heard(body.sent_us, now_s)
+        latency = self.latencies.get(body.node)
+        for echo in body.echoes:
+            if echo.node == self.node_id and latency is not None:
+                latency.observe(max(now_s - (echo.sent_us + echo.held_us) / 1e6, 0.0))
+
+    def _count_missed(self, peers: Mapping[int, NodeAddress], now_s: float) -> None:
+        for node_id in [each for each in self._heard if each not in peers]:
+            del self._heard[node_id]
+        self.missed_count += sum(now_s - each.heard_s > _MISSED_S for each in self._heard.values())
 
     def _take_error(self, node_id: int) -> None:
         try:
@@ -259,11 +310,16 @@ class Pings:
 
     # --- Datagrams -------------------------------------------------------------------------------
 
-    def _sealed(self, ping: Ping) -> bytes:
-        body = msgspec.msgpack.encode(_Body(*ping[:-1], tuple(sorted(ping.suspects))))
+    def _sealed(self, ping: Ping, now_s: float) -> bytes:
+        echoes = tuple(
+            _Echo(node_id, heard.sent_us, int((now_s - heard.heard_s) * 1e6))
+            for node_id, heard in self._heard.items()
+        )
+        suspects = tuple(sorted(ping.suspects))
+        body = msgspec.msgpack.encode(_Body(*ping[:-1], suspects, int(now_s * 1e6), echoes))
         return hmac.digest(self._key, body, "sha256")[:_SEAL_BYTES] + body
 
-    def _opened(self, data: bytes) -> Ping | None:
+    def _opened(self, data: bytes) -> tuple[Ping, _Body] | None:
         seal, body = data[:_SEAL_BYTES], data[_SEAL_BYTES:]
         if not hmac.compare_digest(seal, hmac.digest(self._key, body, "sha256")[:_SEAL_BYTES]):
             return None
@@ -271,7 +327,7 @@ class Pings:
             told = msgspec.msgpack.decode(body, type=_Body)
         except msgspec.MsgspecError:
             return None
-        return Ping(
+        ping = Ping(
             told.node,
             told.incarnation,
             told.sequence,
@@ -279,6 +335,7 @@ class Pings:
             told.lag_ms,
             frozenset(told.suspects),
         )
+        return ping, told
 
 
 def _bound(address: tuple[str, int]) -> socket.socket:

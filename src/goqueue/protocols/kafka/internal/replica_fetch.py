@@ -56,6 +56,7 @@ class ReplicaFetchApi:
         """`fetch`, from the frame to the frame of the answer."""
         if version != VERSION:
             return None
+        self._feed.traffic.received.add(len(frame))
         client_id_bytes = int.from_bytes(frame[_CLIENT_ID_AT : _CLIENT_ID_AT + 2], "big")
         body_at = _CLIENT_ID_AT + 2 + client_id_bytes + 1
         try:
