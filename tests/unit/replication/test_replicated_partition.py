@@ -243,6 +243,27 @@ def test_a_gap_after_a_batch_that_a_new_leader_refused_is_no_mistake_of_the_prod
     _run(scenario)
 
 
+def test_a_gap_after_a_batch_that_a_failed_log_refused_is_no_mistake_of_the_producer(
+    make: Callable[..., Shelf],
+) -> None:
+    async def scenario() -> None:
+        shelf = make()
+        leader = await _led(shelf)
+        append(leader, b"a", producer_id=7, producer_epoch=0, base_sequence=0)
+        shelf.clock.advance(60_000)
+        shelf.fail(leader)
+        with pytest.raises(NotLeaderError):
+            append(leader, b"c", producer_id=7, producer_epoch=0, base_sequence=2)
+        await leader.recover()
+        with pytest.raises(NotLeaderError):
+            append(leader, b"c", producer_id=7, producer_epoch=0, base_sequence=2)
+        leader.isolated = NotEnoughReplicasAfterAppendError("alone")
+        with pytest.raises(NotEnoughReplicasAfterAppendError):
+            append(leader, b"c", producer_id=7, producer_epoch=0, base_sequence=2)
+
+    _run(scenario)
+
+
 def test_the_second_batch_of_a_new_producer_waits_for_the_first_that_was_refused(
     make: Callable[..., Shelf],
 ) -> None:

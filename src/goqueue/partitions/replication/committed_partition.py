@@ -208,7 +208,13 @@ class CommittedPartition(Partition):
             raise
 
     def _refuse_gap(self) -> None:
-        if self.is_leading and self._clock.monotonic_s() - self._admitted_s < _GAP_S:
+        """Refuse a batch as the one that is missing before it was, or would be."""
+        if not self.is_leading:
+            return
+        if self.isolated is not None:
+            raise self.isolated.with_traceback(None)
+        is_recent = self._clock.monotonic_s() - self._admitted_s < _GAP_S
+        if is_recent or self.failure is not None:
             raise NotLeaderError(str(self.id)) from None
 
     def append_new(self, batch: Bytes, info: BatchInfo, now_ms: int) -> Placed:

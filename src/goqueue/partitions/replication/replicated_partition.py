@@ -169,6 +169,7 @@ class ReplicatedPartition(CommittedPartition):
             self._is_given_up = self.on_failed is not None and await self.on_failed()
         if not self._is_given_up:
             await super().recover()
+            self.admitted()
             return
         async with self._turn:
             self._check_following()
