@@ -56,7 +56,7 @@ GRPC_CODES: Final[Mapping[type[GoQueueError], GrpcStatus]] = {
     model.UnknownLeaderEpochError: GrpcStatus(StatusCode.ABORTED, 503),
     model.NotLeaderError: GrpcStatus(StatusCode.UNAVAILABLE, 503),
     # clusters
-    model.ClusterError: GrpcStatus(StatusCode.INTERNAL, 500),
+    model.ClusterError: GrpcStatus(StatusCode.INTERNAL, 503),
     model.NotInClusterError: GrpcStatus(StatusCode.UNIMPLEMENTED, 503),
     model.LeaderUnavailableError: GrpcStatus(StatusCode.UNAVAILABLE, 503),
     model.NotEnoughReplicasError: GrpcStatus(StatusCode.UNAVAILABLE, 503),
