@@ -100,6 +100,9 @@ class ClusterFacts(Protocol):
     def members(self) -> Sequence[MemberFacts]:
         """Every node that belongs to the cluster, by its id."""
 
+    def skewed(self) -> Mapping[int, int]:
+        """By how many ms the clocks of other nodes differ from this one's, where that is much."""
+
     def controller_id(self) -> int | None:
         """The node that decides who leads; None while there is none."""
 
@@ -128,6 +131,10 @@ class OneNode:
     def members(self) -> Sequence[MemberFacts]:
         """This one."""
         return (MemberFacts(self.node_id, ACTIVE),)
+
+    def skewed(self) -> Mapping[int, int]:
+        """There is no other clock."""
+        return {}
 
     def controller_id(self) -> int:
         """This one."""

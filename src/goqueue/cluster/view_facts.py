@@ -15,13 +15,15 @@ from goqueue.cluster.facts import (
 from goqueue.cluster.records import NodeState, PartitionKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
     from goqueue.cluster.facts import ClusterFacts
     from goqueue.cluster.view import ClusterView, NodeView
 
 
+SKEW_MS: Final = 500
+"""Wall clocks that differ by more are told."""
 _LAPSED_S: Final = 30.0
 """How long a node without a registration is told to clients, unless it is fenced."""
 
@@ -37,6 +39,8 @@ class ViewFacts:
         self.node_id = node_id
         self.view = view
         self._now_s = now_s
+        self.skews_ms: Callable[[], Mapping[int, int]] = dict
+        """By how much the wall clocks of other nodes are ahead of this one's, by their pings."""
         self._lapsed_s: dict[int, float] = {}
         """Since when nodes have been without a registration; an entry a node at most."""
 
@@ -98,6 +102,10 @@ class ViewFacts:
             record.rack,
             record.version,
         )
+
+    def skewed(self) -> Mapping[int, int]:
+        """By how many ms the clocks of other nodes differ from this one's, where that is much."""
+        return {node: ms for node, ms in sorted(self.skews_ms().items()) if abs(ms) > SKEW_MS}
 
     def controller_id(self) -> int | None:
         """The node that decides, if it is alive."""

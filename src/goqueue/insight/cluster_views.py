@@ -121,6 +121,12 @@ class ClusterViews:
             problems.append(f"{short} partitions have fewer in-sync replicas than {_MIN_ISR}")
         if behind:
             problems.append(f"{behind} partitions have replicas that are not in sync")
+        for node_id, ms in self._facts.skewed().items():
+            side = "ahead of" if ms > 0 else "behind"
+            problems.append(
+                f"the clock of node {node_id} is {abs(ms)} ms {side} that of node "
+                f"{self._facts.node_id}: synchronise the clocks"
+            )
         return Verdict(
             has_controller and not offline and not short,
             tuple(problems),

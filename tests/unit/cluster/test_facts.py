@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 from goqueue.cluster.facts import UNKNOWN, OneNode
 from goqueue.cluster.records import CONTROLLER, NodeState, PartitionRecord
+from goqueue.cluster.view import ClusterView
 from goqueue.cluster.view_facts import ViewFacts
+from goqueue.insight.cluster_views import ClusterViews
 from support.views import MadeView
+
+if TYPE_CHECKING:
+    from goqueue.topics.catalogue import Topics
 
 TOPIC = UUID(int=7)
 RECORD = PartitionRecord((1, 2, 3), (1, 2), 1, 5, elr=(3,))
@@ -110,3 +117,23 @@ def test_a_controller_that_is_away_is_none() -> None:
     assert facts.controller_id() is None
     made.put(CONTROLLER, None)
     assert facts.controller_id() is None
+
+
+def test_clocks_that_differ_by_more_than_half_a_second_are_told() -> None:
+    facts = ViewFacts(ClusterView(), 1)
+    assert facts.skewed() == {}
+    facts.skews_ms = lambda: {3: -700, 2: 501, 4: 500}
+    assert facts.skewed() == {2: 501, 3: -700}
+
+
+def test_a_clock_that_differs_is_a_problem_of_the_clusters_health() -> None:
+    facts = ViewFacts(ClusterView(), 1)
+    topics = SimpleNamespace(catalogue=SimpleNamespace(by_name={}))
+    views = ClusterViews(facts, cast("Topics", topics))
+    before = views.verdict()
+    facts.skews_ms = lambda: {2: 501, 3: -700}
+    assert views.verdict().problems == (
+        *before.problems,
+        "the clock of node 2 is 501 ms ahead of that of node 1: synchronise the clocks",
+        "the clock of node 3 is 700 ms behind that of node 1: synchronise the clocks",
+    )

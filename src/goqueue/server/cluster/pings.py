@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from goqueue.cluster.suspicion import PING_S, Ping, Suspicion
+from goqueue.cluster.view_facts import SKEW_MS
 from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ _MOST_BYTES: Final = 2048
 """A longer datagram is none of ours."""
 _BEAT_S: Final = 0.1
 """How often the event loop notes that it has come round."""
-SKEW_MS: Final = 500
-"""Wall clocks that differ by more are told."""
 _SKEW_LASTS_S: Final = 2.0
 """For so long they have to: after a pause of this node old pings wait to be read."""
 _SKEW_AGAIN_S: Final = 60.0
