@@ -167,7 +167,7 @@ class ReplicaNode:
         self.unclean = await self.replicas.open()
         self.replicas.start()
 
-    async def register(self, state: NodeState) -> Any:
+    async def register(self, state: NodeState, *, is_full: bool = False) -> Any:
         record = NodeRecord(
             f"n{self.node_id}",
             "f",
@@ -175,6 +175,7 @@ class ReplicaNode:
             NodeAddress("127.0.0.1", self.port),
             {},
             incarnation=self.identity.incarnation,
+            is_full=is_full,
         )
         operations: list[Put | Delete] = [Put(node_key(self.node_id), encode(record))]
         operations.append(Delete(fence_key(self.node_id)))

@@ -153,9 +153,12 @@ def elected(stored: Stored[PartitionRecord], view: ClusterView) -> PartitionReco
 
 
 def candidates(record: PartitionRecord, view: ClusterView) -> Iterator[int]:
-    """Who may lead without a loss, the best first: the in-sync, then the eligible."""
+    """Who may lead without a loss, the best first: the in-sync, then the eligible.
+
+    Among each, those with room on their disks come first.
+    """
     for group in (record.isr, record.elr):
-        for node_id in record.replicas:
+        for node_id in sorted(record.replicas, key=view.is_full):
             if node_id in group and node_id not in record.struck and view.is_active(node_id):
                 yield node_id
 
@@ -178,6 +181,8 @@ def preferred(stored: Stored[PartitionRecord], view: ClusterView) -> PartitionRe
     record = stored.value
     best = record.preferred
     if record.leader in {None, best} or best not in record.isr or not view.is_active(best):
+        return None
+    if view.is_full(best):
         return None
     return led_by(record, best, record, view)
 
@@ -209,6 +214,12 @@ def expelled(record: PartitionRecord, node_id: int, view: ClusterView) -> Partit
     if view.nodes[leader].incarnation != record.leader_incarnation:
         return None  # it leads in no epoch of this run: the controller decides
     return led_by(strike(record, node_id) or record, leader, record, view)
+
+
+def is_relievable(record: PartitionRecord, view: ClusterView) -> bool:
+    """Whether a leader without room on its disk has a successor that has some."""
+    successor = next((each for each in candidates(record, view) if each != record.leader), None)
+    return successor is not None and not view.is_full(successor)
 
 
 def _lost_data(node_id: int, view: ClusterView) -> bool:

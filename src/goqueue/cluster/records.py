@@ -114,6 +114,8 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     version: str = ""
     is_clean: bool = True
     """Whether it has everything that it had acknowledged before this start."""
+    is_full: bool = False
+    """Whether its disk is too full for publishing: others are to lead, where they can."""
 
 
 class Fence(msgspec.Struct, frozen=True):

@@ -132,6 +132,11 @@ class ClusterView:
         node, fence = self.nodes.get(node_id), self.fences.get(node_id)
         return fence is not None and (node is None or fence.value.incarnation >= node.incarnation)
 
+    def is_full(self, node_id: int) -> bool:
+        """Whether a node's disk is too full for what it leads to be published to."""
+        node = self.nodes.get(node_id)
+        return node is not None and node.record.is_full
+
     def is_active(self, node_id: int) -> bool:
         """Whether a node may lead and enter in-sync sets."""
         node = self.nodes.get(node_id)

@@ -96,6 +96,8 @@ class Maintenance:
         self._tasks = tasks or PeriodicTasks()
         self._retries = RetrySchedule(self._settings.recovery_s, self._settings.recovery_max_s)
         self._disk = DiskState.ROOMY
+        self.on_disk_use: Callable[[float, DiskState], None] | None = None
+        """Told after each look at the disk how many per cent of it are used."""
         self._least_free_bytes = 0
         """The least room that was seen since logs were last tried because there was more."""
 
@@ -295,6 +297,8 @@ class Maintenance:
             level = logging.INFO if state is DiskState.ROOMY else logging.WARNING
             logger.log(logging.ERROR if full else level, said)
         self._disk = state
+        if self.on_disk_use is not None:
+            self.on_disk_use(used, state)
         return state
 
     # --- Repair ----------------------------------------------------------------------------------

@@ -238,6 +238,8 @@ class Node:
         if config.sasl.enabled and not logs.users.all():
             raise StartError("sasl.enabled is true and there are no users: add one to sasl.users")
         self.maintenance = logs.maintenance(wiring.maintenance_settings(config))
+        if cluster is not None:
+            self.maintenance.on_disk_use = cluster.full_disk.looked
         self._started("maintenance", self.maintenance.stop, _MAINTENANCE_S)
         await self.maintenance.start()
         return logs

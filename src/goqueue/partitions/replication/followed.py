@@ -69,6 +69,8 @@ class FollowerHost(Protocol):
     """What all followed partitions of a node share."""
 
     now_s: Callable[[], float]
+    has_room: bool
+    """Whether the disk takes what is fetched."""
     failure_wait_s: float
     """After so long something that could not be stored is tried again."""
 
@@ -110,13 +112,17 @@ class Followed:
         """How many offsets the leader has that are not here, as far as is known."""
         return max(self.leader_end - self.partition.log_end, 0)
 
+    @property
+    def _may_fetch(self) -> bool:
+        return self._host.has_room and self.partition.is_fetchable
+
     # --- Asking (see `fetcher.Fetching`) ---------------------------------------------------------
 
     def next_fetch(self) -> FetchPartition | None:
         """Where this replica is now; None when it has nothing to say or is busy."""
         if self._work is not None:
             return None
-        if not self.partition.is_fetchable:
+        if not self._may_fetch:
             self._wait(self._host.now_s() + self._host.failure_wait_s)
             return None
         ask = self._planned()
@@ -148,7 +154,7 @@ class Followed:
         fetcher = self.fetcher
         if fetcher is None or self._work is not None:
             return
-        if not self.partition.is_fetchable:
+        if not self._may_fetch:
             self.lost()  # it is asked for from where the log ends then
             self._wait(self._host.now_s() + self._host.failure_wait_s)
             return
@@ -295,7 +301,7 @@ class Followed:
 
     def _retried(self) -> None:
         self._retry = None
-        if not self.partition.is_fetchable:
+        if not self._may_fetch:
             self._wait(self._host.now_s() + self._host.failure_wait_s)
             return
         self._ask_on()

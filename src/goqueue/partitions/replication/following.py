@@ -48,6 +48,8 @@ class FollowedPartitions:
         self.by_key: dict[PartitionKey, Followed] = {}
         self.fetchers: dict[tuple[int, Lane], Fetcher] = {}
         """At most one for each node and lane."""
+        self.has_room = True
+        """False while the disk is so full that nothing is copied to it."""
         self.cut_below_hw_count = 0
         """Cuts that took something committed away: legal only after a loss."""
         self._closing: set[asyncio.Task[None]] = set()

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from goqueue.cluster.elections import handed_over
+from goqueue.cluster.elections import handed_over, is_relievable
 from goqueue.cluster.metadata import Committed, Conflict
 from goqueue.cluster.progress import ALONE_S, REPLICA_LAG_S, LeaderProgress
 from goqueue.model.errors import MetadataError, NotEnoughReplicasAfterAppendError
@@ -297,3 +297,13 @@ class LedPartitions:
         """Hand over everything that others can lead; returns how many are still led here."""
         outcomes = await asyncio.gather(*(self.resign(key, wait_s) for key in list(self.by_key)))
         return outcomes.count(False)
+
+    async def relieve(self, wait_s: float) -> int:
+        """Hand over what nodes with room on their disks can lead; returns what is led here."""
+        keys = [
+            key
+            for key, led in self.by_key.items()
+            if is_relievable(led.progress.record, self._view)
+        ]
+        await asyncio.gather(*(self.resign(key, wait_s) for key in keys))
+        return len(self.by_key)

@@ -30,6 +30,7 @@ from goqueue.protocols.kafka.internal.families import internal_registry, interna
 from goqueue.protocols.kafka.internal.log_ends import LogEndsApi, log_end
 from goqueue.protocols.kafka.internal.replica_fetch import ReplicaFetchApi
 from goqueue.server.cluster.controlling import Controlling
+from goqueue.server.cluster.full_disk import FullDisk
 from goqueue.server.cluster.membership import Membership
 from goqueue.server.cluster.node_folder import NodeFolder
 from goqueue.server.cluster.node_metrics import (
@@ -197,6 +198,7 @@ class ClusterNode:
         )
         settings = ReplicaSettings(lag_s=config.cluster.replica_lag_ms / 1000)
         self.replicas = Replicas(host, logs.partitions, logs.topics, settings)
+        self.full_disk = FullDisk(self.replicas, self.membership.tell_full)
         logs.open_partitions = self._open_replicas
         changes = cast("ClusterTopicChanges", logs.topic_changes)
         changes.start_followed = self.replicas.led.start_followed
@@ -224,6 +226,7 @@ class ClusterNode:
         )
         listener = Listener(registry, internal_settings(host, port, tls))
         self.pings = Pings(self.node_id, self.identity.secret, (host, port), clock=self._clock)
+        self.facts.skews_ms = self.pings.skews_ms
         await listener.start()
         self._started("connections to nodes", partial(_close, self.peers), _PART_S)
         self._started("listener for nodes", partial(listener.stop, _LEAVE_S), _PART_S)
@@ -252,6 +255,7 @@ class ClusterNode:
         await self.membership.change_state(NodeState.ACTIVE)
         self.replicas.start()
         self._started("replicas", self.replicas.stop, _PART_S)
+        self._started("full disk", self.full_disk.stop, _PART_S)
         self.controlling = Controlling(
             self.store,
             self.keeper,

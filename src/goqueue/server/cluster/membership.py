@@ -205,17 +205,21 @@ class Membership:
 
     async def change_state(self, state: NodeState) -> None:
         """Say what this node is ready for, in the same registration."""
-        await self._update(replace(self.record, state=state))
+        await self._update(state=state)
+
+    async def tell_full(self, is_full: bool) -> None:  # noqa: FBT001 - what is told
+        """Say whether others should lead because of this node's disk, in the same registration."""
+        await self._update(is_full=is_full)
 
     async def advertise(self, listeners: Mapping[str, NodeAddress]) -> None:
         """Say where clients find this node, in the same registration."""
         if listeners != self.record.listeners:
-            await self._update(replace(self.record, listeners=dict(listeners)))
+            await self._update(listeners=dict(listeners))
 
-    async def _update(self, record: NodeRecord) -> None:
+    async def _update(self, **changes: object) -> None:
         key = node_key(self.node_id)
         async with self._registering:
-            self.record = record
+            self.record = record = replace(self.record, **changes)
             while True:
                 entry = await self._get(key)
                 stored = None if entry is None else decode(entry.value, NodeRecord, key)
