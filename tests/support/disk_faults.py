@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,9 +22,11 @@ from support.cluster_nodes import BROKER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.cluster_nodes import ClusterNodes
+    from support.cluster_nodes import ClusterNode, ClusterNodes
     from support.trouble import Trouble
 
+_STOPPING_S: Final = 10.0
+"""So long after there is room again, a node that was to stop for lack of it has stopped."""
 _CLOCK: Final = Path(__file__).with_name("stepped_clock.c")
 
 
@@ -124,6 +127,18 @@ def fill_disk(trouble: Trouble) -> None:
         trouble.rest(2, 6)
     finally:
         filling.unlink()
+    _start_again(trouble, node)
+
+
+def _start_again(trouble: Trouble, node: ClusterNode) -> None:
+    """A node whose etcd cannot write stops and says so: its operator makes room and starts it."""
+    until_s = time.monotonic() + _STOPPING_S
+    while node.is_running and time.monotonic() < until_s:
+        time.sleep(0.1)
+    if not node.is_running:
+        node.wait()
+        trouble.cluster.launch(node)
+    trouble.cluster.wait_ready(node)
 
 
 @contextmanager
