@@ -380,6 +380,8 @@ class ReplicaProcess(BaseProcess):
 
             self.transact("strike", proposals[0].conditions, proposals[0].operations, answer)
             return
+        if self.view.revision < snapshot.revision:
+            return  # the view may still give this run a role that it was struck from
         leader = self.led.get(key)
         if leader is not None:
             leader.progress.deleted()
