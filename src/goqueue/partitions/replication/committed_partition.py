@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from goqueue.model.errors import (
     GoQueueError,
@@ -70,7 +70,7 @@ class CommittedPartition(Partition):
         damage: DamageReports | None = None,
     ) -> None:
         """Hold a log as a follower; `high_watermark` is where an earlier run knew it to be."""
-        self._replica = cast("ReplicatedLog", opened.log)
+        self._replica: ReplicatedLog = cast("Any", opened.log)
         self.is_unclean = opened.log.recovery.has_lost or opened.log.end_offset < high_watermark
         """Something that this replica had is gone: it may not lead, nor be counted in sync, before
         it has fetched everything again."""
