@@ -50,11 +50,24 @@ def serve(config: Config) -> None:
 
 async def _serve(config: Config) -> None:
     stopping = asyncio.Event()
-    _on_signals(stopping)
     node = Node(config)
+    serving = asyncio.current_task()
+
+    def stop() -> None:
+        stopping.set()
+        if config.cluster.enabled and not node.is_started and serving is not None:
+            serving.cancel()  # the metadata store that it waits for may never be there
+
+    _on_signals(stopping, stop)
     interval_s = sys.getswitchinterval()
     sys.setswitchinterval(_STARTING_SWITCH_S)
-    await node.start()
+    try:
+        await node.start()
+    except asyncio.CancelledError:
+        if not stopping.is_set():
+            raise
+        logger.info("stopped before it was ready")
+        return
     sys.setswitchinterval(interval_s)
     # What is there now stays: no later collection needs to look at it again.
     gc.freeze()
@@ -67,14 +80,14 @@ async def _serve(config: Config) -> None:
     logger.info("stopped")
 
 
-def _on_signals(stopping: asyncio.Event) -> None:
+def _on_signals(stopping: asyncio.Event, stop: Callable[[], None]) -> None:
     def on_signal(number: signal.Signals) -> None:
         if stopping.is_set():
             logger.warning("%s received again: exiting now, the next start recovers", number.name)
             logging.shutdown()
             os._exit(128 + number)
         logger.info("%s: stopping", number.name)
-        stopping.set()
+        stop()
 
     loop = asyncio.get_running_loop()
     for number in _SIGNALS:

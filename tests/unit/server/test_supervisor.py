@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,12 +16,15 @@ from support.waiting import WAIT_S, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     Start = Callable[..., subprocess.Popen[str]]
     Told = Callable[[str], list[int]]
 
 IGNORE = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + RUN
+
+
+TESTS = Path(__file__).parents[2]
+"""Where the stand-ins are found."""
 
 
 @pytest.fixture
@@ -32,6 +36,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             [sys.executable, "-m", "support.supervised", str(tmp_path), broker, etcd],
             stderr=subprocess.PIPE,
             text=True,
+            cwd=TESTS,
         )
         started.append(process)
         return process
