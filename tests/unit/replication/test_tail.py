@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from hypothesis import given, strategies as st
 
 from goqueue.partitions.replication.tail import Tail, TailBudget, TailEntry
@@ -102,3 +104,14 @@ def test_the_partition_that_was_silent_for_longest_gives_way() -> None:
         busy.add(TailEntry(offset, offset + 1, bytes(700), 1))
     assert quiet.find(0, 1, 1) is None
     assert busy.find(0, 1, 1) is not None
+
+
+def test_a_dropped_batch_is_held_by_nobody() -> None:
+    tail = Tail(TailBudget(), max_bytes=10_000)
+    batches = [bytes([number]) * 4_000 for number in range(30)]
+    unheld = sys.getrefcount(batches[0])
+    for number, data in enumerate(batches):
+        tail.add(TailEntry(number, number + 1, data, 1))
+    del data
+    held = [sys.getrefcount(batches[number]) > unheld for number in range(30)]
+    assert held == [False] * 28 + [True] * 2

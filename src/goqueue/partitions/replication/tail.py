@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ENTRY_BYTES: Final = 300
 """What an entry takes beside the bytes of its batch."""
 _COMPACTED_FROM: Final = 64
-"""Dropped entries are given back together, when there are so many of them or more."""
+"""The places of dropped entries are given back together, when there are so many of them or more."""
 
 
 class TailEntry(NamedTuple):
@@ -31,6 +31,9 @@ class TailEntry(NamedTuple):
     end_offset: int
     data: bytes
     record_count: int
+
+
+_DROPPED: Final = TailEntry(0, 0, b"", 0)
 
 
 class TailRegion(NamedTuple):
@@ -130,6 +133,7 @@ class Tail:
         entries, first = self._entries, self._first
         size_bytes = len(entries[first].data) + _ENTRY_BYTES
         self.start_offset = entries[first].end_offset
+        entries[first] = _DROPPED  # its place stays for a while, its bytes do not
         self._first = first = first + 1
         if first >= _COMPACTED_FROM and first * 2 >= len(entries):
             del entries[:first]
