@@ -257,7 +257,9 @@ class ReplicaCluster:
         """A topic whose partitions node 1 leads and all hold."""
         overrides = {name.replace("_", "."): value for name, value in overrides.items()}
         everywhere = tuple(sorted(self.nodes))
-        topics = next(iter(self.nodes.values())).topics
+        first = next(iter(self.nodes.values()))
+        topics = first.topics
+        await until(lambda: first.view.nodes.keys() >= set(everywhere))
         wanted = Replication(assignments=[everywhere] * count)
         topic = await topics.create(TOPIC, count, overrides, replication=wanted)
         return PartitionKey(topic.topic_id, 0)
