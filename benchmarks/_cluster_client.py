@@ -25,6 +25,7 @@ VALUE: Final = bytes(100)
 NOBODY: Final = -1
 _NEVER_S: Final = 60.0
 _ASKED_S: Final = 1.0
+_DESCRIBED_S: Final = 5.0
 _POLL_S: Final = 0.02
 _COMMITTED_EVERY_S: Final = 0.1
 _SETTLED_S: Final = 3.0
@@ -33,6 +34,10 @@ _SETTLED_S: Final = 3.0
 
 @cache
 def _admin(address: str) -> AdminClient:
+    return _new_admin(address)
+
+
+def _new_admin(address: str) -> AdminClient:
     """One that learns within a second that a node is gone."""
     return AdminClient({"bootstrap.servers": address, "socket.timeout.ms": 3000, "log_level": 0})
 
@@ -72,10 +77,22 @@ def leaders(address: str, topic: str) -> dict[str, Any]:
 
 
 def coordinator(address: str, group: str) -> int:
-    """The node that coordinates a group."""
-    described = _admin(address).describe_consumer_groups([group], request_timeout=_NEVER_S)
-    node: int = described[group].result(_NEVER_S).coordinator.id
-    return node
+    """The node that coordinates a group.
+
+    A client that has lived through the death of a node sometimes waits for it for ever: ask anew.
+    """
+    give_up = time.perf_counter() + _NEVER_S
+    admin = _admin(address)
+    while True:
+        described = admin.describe_consumer_groups([group], request_timeout=_DESCRIBED_S)
+        try:
+            node: int = described[group].result(_DESCRIBED_S + _ASKED_S).coordinator.id
+        except (KafkaException, TimeoutError):
+            if time.perf_counter() > give_up:
+                raise
+            admin = _new_admin(address)
+        else:
+            return node
 
 
 def prefer(address: str) -> None:

@@ -124,6 +124,10 @@ class ClusterProcesses:
             time.sleep(_POLL_S)
         raise TimeoutError(f"the cluster did not become healthy: {health}")
 
+    def http_port_of(self, node: int) -> int:
+        """The port of one node's HTTP API."""
+        return self._local.nodes[node - 1].ports.http
+
     # --- Who has which office --------------------------------------------------------------------
 
     def controller(self) -> int:
@@ -134,6 +138,10 @@ class ClusterProcesses:
             except OSError:
                 continue
         raise RuntimeError("no node answers")
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """The node that leads a partition."""
+        return int(self._get(1, f"/v1/topics/{topic}")["partitions"][partition]["leader"])
 
     def give_etcd_leadership(self, node: int) -> None:
         """Have the etcd of this node lead the others."""

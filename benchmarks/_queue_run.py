@@ -16,7 +16,7 @@ from benchmarks._turns import expect
 from benchmarks.harness import percentiles
 
 if TYPE_CHECKING:
-    from benchmarks._brokers import BrokerProcess
+    from benchmarks._pairs import Asked
 
 WARM_UP_S: Final = 1.0
 """What is sent in the first second is not counted: connections open in it."""
@@ -37,7 +37,7 @@ class Queue:
 
     way: str
     """Module and class, such as `_queue_redis:Streams`."""
-    server: BrokerProcess
+    server: Asked
     topic: str
 
 
@@ -81,7 +81,6 @@ def measure(queue: Queue, folder: Path, seconds: float, rate: float | None = Non
         processes = {
             PRODUCER: [producer.call("pid")],
             CONSUMING: [consumer.call("pid") for consumer in consumers],
-            SERVER: [queue.server.pid],
         }
         shared = {**where, "board": str(folder / "board")}
         for number, consumer in enumerate(consumers):
@@ -89,9 +88,9 @@ def measure(queue: Queue, folder: Path, seconds: float, rate: float | None = Non
         _wait_until_ready(board)
         producer.begin("produce", rate=rate, **shared)
         time.sleep(WARM_UP_S)
-        before = _moment(board, processes)
+        before = _moment(board, processes, queue.server)
         time.sleep(seconds)
-        after = _moment(board, processes)
+        after = _moment(board, processes, queue.server)
         board.stop()
         board.total = producer.end()
         for consumer in consumers:
@@ -109,8 +108,9 @@ def _wait_until_ready(board: Board) -> None:
         time.sleep(_LOOK_S)
 
 
-def _moment(board: Board, processes: dict[str, list[int]]) -> _Moment:
+def _moment(board: Board, processes: dict[str, list[int]], server: Asked) -> _Moment:
     cpu_s = {role: sum(map(_cpu_s, pids)) for role, pids in processes.items()}
+    cpu_s[SERVER] = server.cpu_s()
     return _Moment(time.perf_counter_ns(), board.acked, cpu_s, _machine_cpu_s())
 
 

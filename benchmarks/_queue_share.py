@@ -36,6 +36,7 @@ class ShareGroup:
     """Acknowledges each message; a poll gives up to 500 of them."""
 
     joined_s: ClassVar = 1.5
+    replicas: ClassVar = 1
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -43,7 +44,7 @@ class ShareGroup:
     async def prepare(self, topic: str) -> None:
         """Make the topic; the group is made by who joins first, and reads from the start."""
         admin = AdminClient({"bootstrap.servers": self._address})
-        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(_ANSWER_S)
+        admin.create_topics([NewTopic(topic, 1, self.replicas)])[topic].result(_ANSWER_S)
         from_start = ConfigEntry(
             "share.auto.offset.reset",
             "earliest",

@@ -21,6 +21,9 @@ from benchmarks._brokers import BrokerProcess, start_goqueue
 from benchmarks._catch_up import caught_up
 from benchmarks._client import ClientProcess
 from benchmarks._cluster_deaths import many_partitions, through_kills
+from benchmarks._cluster_http import through_another_node
+from benchmarks._cluster_queues import measure_queues
+from benchmarks._cluster_transactions import take_over, throughput
 from benchmarks._clusters import CLUSTER, ClusterProcesses, start_by_command
 from benchmarks._latency import Pace
 from benchmarks._pairs import in_turn, send
@@ -214,6 +217,12 @@ STARTS: Final = 3
 START_S: Final = 10.0
 
 
+@benchmark("queues", "One producer, two consumers that acknowledge each message, on three nodes")
+def queues(run: Run) -> None:
+    with _both(run) as brokers:
+        measure_queues(run, brokers, TURNS)
+
+
 @benchmark("start", "goqueue cluster start: until three nodes serve clients")
 def start(run: Run) -> None:
     took = []
@@ -249,3 +258,17 @@ def failover(run: Run) -> None:
 def partitions(run: Run) -> None:
     with ClusterProcesses(run.scratch / "cluster") as cluster:
         many_partitions(run, cluster)
+
+
+@benchmark("transactions", "Transactions of 100 and 10 000 messages, and a coordinator that dies")
+def transactions(run: Run) -> None:
+    with _both(run) as brokers, ClientProcess("_transaction_client") as client:
+        throughput(run, brokers.one, brokers.cluster, client)
+        take_over(run, brokers.cluster)
+    run.note("3 partitions of 3 replicas; both cores are shared with the client")
+
+
+@benchmark("http", "Publish over HTTP through another node than the leader")
+def http(run: Run) -> None:
+    with ClusterProcesses(run.scratch / "cluster") as cluster:
+        through_another_node(run, cluster, TURNS)

@@ -100,6 +100,23 @@ def requests(run: Run) -> None:
     run.note(f"{PAIRS} pairs; {SENDERS} connections with one request under way on each")
 
 
+LATENCY_S: Final = 2.5
+
+
+@benchmark("latency", "A message each millisecond, without a linger, to its acknowledgement")
+def latency(run: Run) -> None:
+    with _both(run) as brokers, ClientProcess("_kafka_client") as client:
+
+        def median_s(broker: BrokerProcess, _turn: int) -> float:
+            asked = {"rate": 1000, "seconds": LATENCY_S, "linger_ms": 0}
+            sent = client.call("paced", address=broker.address, topic="paced", **asked)
+            expect(sent["left"] == 0, f"{broker.name}: {sent}")
+            return float(sent["p50"]) / 1000
+
+        _in_pairs(run, brokers, "one by the median latency", median_s)
+    run.note(f"{PAIRS} pairs of {LATENCY_S} s at 1000 messages a second")
+
+
 @benchmark("queue", "A work queue with two share consumers that acknowledge each message")
 def queue(run: Run) -> None:
     _queue(run, "share consumer", "_queue_share:ShareGroup")

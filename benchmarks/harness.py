@@ -47,6 +47,8 @@ T = TypeVar("T")
 ROOT: Final = Path(__file__).resolve().parent.parent
 LOCAL_RESULTS: Final = ROOT / "benchmarks" / "results" / "local.jsonl"
 RECORDED_RESULTS: Final = ROOT / "benchmarks" / "results" / "history.jsonl"
+CONDITIONS: Final = os.environ.get("GOQUEUE_BENCH_CONDITIONS", "")
+"""What a reader must know of the machine at the time: a note of every run."""
 
 _REFRESH_S: Final = 0.1
 _PROC_STATUS: Final = Path("/proc/self/status")
@@ -290,6 +292,8 @@ def execute(chosen: Benchmark, console: Console) -> Run:
         chosen.function(run)
     finally:
         run.close()
+    if CONDITIONS:
+        run.note(CONDITIONS)
     return run
 
 
