@@ -31,6 +31,10 @@ test-again: $(STAMP) ## those that failed last, one after the other; names and c
 test-slow: $(STAMP) ## the long tests alone
 	$(BIN)/python -m pytest -m slow --timeout 1800
 
+.PHONY: test-cluster
+test-cluster: $(STAMP) ## the tests of every protocol with three nodes in place of a server
+	GOQUEUE_TEST_CLUSTER=3 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/protocol
+
 .PHONY: coverage
 coverage: $(STAMP) ## how much of the code the unit tests run; less than pyproject.toml has fails
 	$(BIN)/coverage erase

@@ -51,6 +51,7 @@ PAGES = {
     "/transactions": "tx-1",
     "/pipelines": "revenue",
     "/pipelines/revenue": "no such column",
+    "/cluster": "controller",
     "/no-such-page": "Page not found",
     "/topics/no-such-topic": "no-such-topic",
 }

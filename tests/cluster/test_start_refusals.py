@@ -183,6 +183,10 @@ def test_a_clusters_folder_on_its_own_and_the_reverse(tmp_path: Path, secret: Pa
     assert "belongs to a node of a cluster: start it with the cluster's settings" in told
     assert "copy topics" in told
     assert sorted(path.name for path in theirs.iterdir()) == before
+    shutil.rmtree(theirs / "etcd")
+    shared = f"--cluster-secret-file={cluster.folder / 'secret'}"
+    told = refused(theirs, "--cluster-peers", cluster.internal_address(1), shared)
+    assert "has lost what it had stored, and there is no other node to take it from" in told
 
     alone = tmp_path / "alone"
     alone.mkdir()

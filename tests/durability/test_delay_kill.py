@@ -104,7 +104,7 @@ async def judge(folder: Path, promises: Promises) -> Counter[str]:
             elif name not in promises.cancelled and name not in promises.doubtful:
                 found = await broker.delays.get(TOPIC, delayed_id)
                 assert (found.state, found.value) == (DelayedState.PENDING, name.encode())
-        parts = broker.delays.shard.parts
+        parts = broker.delays.shard().parts
         assert parts is not None
         parts.book.check_invariants()
         return came

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from goqueue.cluster import etcd_store
-from goqueue.cluster.etcd_client import Timing
-from goqueue.cluster.etcd_store import EtcdMetadataStore
+from goqueue.cluster.etcd import store as etcd_store
+from goqueue.cluster.etcd.client import Timing
+from goqueue.cluster.etcd.store import EtcdMetadataStore
 from goqueue.cluster.metadata import (
     ABSENT,
     Change,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from goqueue.cluster.etcd_client import Timing
-from goqueue.cluster.etcd_store import EtcdMetadataStore
+from goqueue.cluster.etcd.client import Timing
+from goqueue.cluster.etcd.store import EtcdMetadataStore
 from goqueue.cluster.metadata import Committed, Unknown
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.runtime.clock import SystemClock

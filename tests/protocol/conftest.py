@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from protocol.raw_kafka import RawKafka
-from support.server import ServerProcess
+from support.server import ServerProcess, make_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ for _name in ("kafka", "aiokafka", "librdkafka"):
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """One server for all tests of a module, in a process of its own."""
-    server = ServerProcess(tmp_path_factory.mktemp("broker") / "data")
+    server = make_server(tmp_path_factory.mktemp("broker") / "data")
     server.start()
     yield server
     server.close()

@@ -10,6 +10,7 @@ from goqueue.records import decode_rows, walk
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.share_fetch import RANGE
 from protocol.raw_kafka import RawKafka
+from support.share import wait_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,10 +42,11 @@ class QueueWire:
         self.group = group
         self.member_id = member_id or f"member-{uuid4().hex}"
         self.epoch = 0
+        self.wait_ms = wait_ms(server)
 
     def close(self) -> None:
-        self.fetching.socket.close()
-        self.speaking.socket.close()
+        self.fetching.close()
+        self.speaking.close()
 
     def join(self, *topics: str, **queue: Any) -> Struct:
         return self.heartbeat(0, topics, **queue)
@@ -71,7 +73,7 @@ class QueueWire:
             "group_id": self.group,
             "member_id": self.member_id,
             "share_session_epoch": 0,
-            "max_wait_ms": 0,
+            "max_wait_ms": self.wait_ms,
             "min_bytes": 1,
             "max_bytes": 1 << 20,
             "max_records": 500,

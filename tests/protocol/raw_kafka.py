@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
+from collections import deque
+from itertools import count
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
+from uuid import UUID
 
 from goqueue.records import Compression, Record, encode, walk
 from goqueue.wire.kafka.api_keys import ApiKey
@@ -12,15 +17,19 @@ from goqueue.wire.kafka.primitives import Cursor
 from goqueue.wire.kafka.reading import reader_of
 from goqueue.wire.kafka.schemas import schema_of
 from goqueue.wire.kafka.writing import writer_of
+from protocol.raw_routes import has_moved, port_for
+from support.server import siblings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from uuid import UUID
 
     from goqueue.records.batch import BatchInfo
     from goqueue.wire.kafka.reading import Struct
 
 TIMEOUT_S = 90.0
+MOVED_S = 10.0
+"""How long a request is sent again to a cluster in which its leader or coordinator moves."""
+_luck = count()
 
 
 class RawKafka:
@@ -29,20 +38,72 @@ class RawKafka:
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self.socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
         self._correlation_id = 0
+        self.port = port
+        self._links: dict[int, RawKafka] = {}
+        """To the other nodes of a cluster, by their ports."""
+        self._sent: deque[RawKafka] = deque()
+        """Whom the answers come from that were not read yet."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self.socket.close()
+        for link in self._links.values():
+            link.socket.close()
 
     def ask(self, key: ApiKey, version: int, /, **fields: Any) -> Struct:
-        """Send a request and return the answer."""
-        self.send(key, version, **fields)
-        return self.answer(key, version)
+        """Send a request and return the answer; in a cluster, of whoever serves it by now."""
+        if key is ApiKey.LIST_TRANSACTIONS and len(siblings(self.port)) > 1:
+            gathered: Struct = self._gathered(key, version, fields)
+            return gathered
+        deadline = time.monotonic() + MOVED_S
+        while True:
+            self.send(key, version, **fields)
+            answer = self.answer(key, version)
+            is_alone = len(siblings(self.port)) == 1
+            if is_alone or not has_moved(answer) or time.monotonic() > deadline:
+                return answer
+            time.sleep(0.05)
 
     def send(self, key: ApiKey, version: int, /, **fields: Any) -> None:
         """Send a request and do not wait."""
+        port = port_for(self.ask_here, self.port, key, fields)
+        if port == self.port:
+            self._sent.append(self)
+            self._send(key, version, fields)
+            return
+        link = self._links.get(port)
+        if link is None:
+            link = self._links[port] = RawKafka(port)
+        self._sent.append(link)
+        link._send(key, version, fields)
+
+    def _gathered(self, key: ApiKey, version: int, fields: dict[str, Any]) -> Any:
+        """What all nodes of a cluster list, as administrators' clients put it together."""
+        found: list[Struct] = []
+        for port in siblings(self.port):
+            with RawKafka(port) as link:
+                link._send(key, version, fields)
+                found.append(link._answer(key, version))
+        return SimpleNamespace(
+            error_code=found[0].error_code,
+            unknown_state_filters=found[0].unknown_state_filters,
+            transaction_states=[state for each in found for state in each.transaction_states],
+        )
+
+    def ask_here(self, key: ApiKey, version: int, /, **fields: Any) -> Struct:
+        """Ask this node, on a connection that no answers of the test come by."""
+        link = self._links.get(self.port)
+        if link is None:
+            link = self._links[self.port] = RawKafka(self.port)
+        link._send(key, version, fields)
+        return link._answer(key, version)
+
+    def _send(self, key: ApiKey, version: int, fields: dict[str, Any]) -> None:
         body = bytearray()
         schema = schema_of(key, version, "request")
         writer_of(schema)(body, fields)
@@ -57,6 +118,13 @@ class RawKafka:
 
     def answer(self, key: ApiKey, version: int) -> Struct:
         """The next answer, which must be that of the last request sent."""
+        return self.next_sender()._answer(key, version)
+
+    def next_sender(self) -> RawKafka:
+        """The connection that the next answer comes by."""
+        return self._sent.popleft() if self._sent else self
+
+    def _answer(self, key: ApiKey, version: int) -> Struct:
         correlation_id, data = self.answer_bytes()
         assert correlation_id == self._correlation_id
         schema = schema_of(key, version, "response")
@@ -94,9 +162,9 @@ class RawKafka:
             topics=[
                 {
                     "name": topic,
-                    "num_partitions": partitions,
+                    "num_partitions": partitions if len(siblings(self.port)) == 1 else -1,
                     "replication_factor": -1,
-                    "assignments": [],
+                    "assignments": self._assignments(partitions),
                     "configs": settings,
                 }
             ],
@@ -106,15 +174,49 @@ class RawKafka:
         (made,) = answer.topics
         assert made.error_code == 0, made.error_message
         topic_id: UUID = made.topic_id
+        for port in siblings(self.port) if len(siblings(self.port)) > 1 else ():
+            self._wait_known(port, topic)
         return topic_id
 
+    def _wait_known(self, port: int, topic: str) -> None:
+        """Wait until a node of a cluster has heard of a topic."""
+        deadline = time.monotonic() + MOVED_S
+        with RawKafka(port) as link:
+            while time.monotonic() < deadline:
+                fields = {
+                    "topics": [{"topic_id": UUID(int=0), "name": topic}],
+                    "allow_auto_topic_creation": False,
+                    "include_topic_authorized_operations": False,
+                }
+                link._send(ApiKey.METADATA, 12, fields)
+                (found,) = link._answer(ApiKey.METADATA, 12).topics
+                if not found.error_code and all(p.leader_id > 0 for p in found.partitions):
+                    return
+                time.sleep(0.02)
+
+    def _assignments(self, partitions: int) -> list[dict[str, Any]]:
+        """In a cluster all partitions of a topic have one leader: requests name several of them."""
+        nodes = list(range(1, len(siblings(self.port)) + 1))
+        if len(nodes) == 1:
+            return []
+        first = next(_luck) % len(nodes)
+        order = nodes[first:] + nodes[:first]
+        return [{"partition_index": each, "broker_ids": order} for each in range(partitions)]
+
     def produce(
-        self, topic: str, batch: bytes, partition: int = 0, *, acks: int = -1, version: int = 9
+        self,
+        topic: str,
+        batch: bytes,
+        partition: int = 0,
+        *,
+        acks: int = -1,
+        version: int = 9,
+        transactional_id: str | None = None,
     ) -> Struct:
         """The answer for the one partition."""
-        answer = self.ask(
-            ApiKey.PRODUCE, version, **produce_fields(topic, batch, partition, acks=acks)
-        )
+        fields = produce_fields(topic, batch, partition, acks=acks)
+        fields["transactional_id"] = transactional_id
+        answer = self.ask(ApiKey.PRODUCE, version, **fields)
         ((found,),) = [each.partition_responses for each in answer.responses]
         result: Struct = found
         return result

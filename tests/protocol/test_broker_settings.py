@@ -21,7 +21,7 @@ from protocol.config_admin import (
     eventually,
 )
 from protocol.raw_kafka import RawKafka, make_batch
-from support.server import ServerProcess
+from support.server import make_server
 
 CLUSTER, NODE = "", "1"
 WAIT_S = 60
@@ -285,7 +285,7 @@ def test_confluents_admin_client_changes_the_broker(broker, admin):
 
 
 def test_a_listener_takes_as_many_connections_of_an_address_as_were_set_last(tmp_path):
-    server = ServerProcess(tmp_path / "data")
+    server = make_server(tmp_path / "data")
     server.start()
     try:
         with RawKafka(server.kafka_port) as raw, RawKafka(server.kafka_port) as other:
@@ -303,7 +303,7 @@ def test_a_listener_takes_as_many_connections_of_an_address_as_were_set_last(tmp
 
 
 def test_settings_of_the_broker_and_of_groups_outlive_a_killed_process(tmp_path):
-    server = ServerProcess(tmp_path / "data")
+    server = make_server(tmp_path / "data")
     server.start()
     try:
         with RawKafka(server.kafka_port) as raw:

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from support import group_wire as wire
 from support.groups import FAST_GROUPS
 from support.kafka_wire import WireClient
-from support.server import ServerProcess
+from support.server import ServerProcess, make_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ MEGABYTE = 1 << 20
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path_factory.mktemp("memory") / "data", *FAST_GROUPS).start()
+    process = make_server(tmp_path_factory.mktemp("memory") / "data", *FAST_GROUPS).start()
     yield process
     process.close()
 

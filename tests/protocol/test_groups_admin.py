@@ -29,7 +29,7 @@ from kafka.structs import OffsetAndMetadata
 from support import group_wire as wire
 from support.groups import FAST_GROUPS, WAIT_S, make_topic
 from support.kafka_wire import WireClient
-from support.server import ServerProcess
+from support.server import ServerProcess, make_server
 from support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ TOPIC = "t"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path_factory.mktemp("groups") / "data", *FAST_GROUPS).start()
+    process = make_server(tmp_path_factory.mktemp("groups") / "data", *FAST_GROUPS).start()
     make_topic(process, TOPIC, 3)
     yield process
     process.close()

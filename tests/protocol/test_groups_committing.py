@@ -22,7 +22,7 @@ from kafka.structs import OffsetAndMetadata as PythonOffset
 from support import group_wire as wire
 from support.groups import FAST_GROUPS, MORTAL_GROUPS, WAIT_S, make_topic, publish
 from support.kafka_wire import WireClient
-from support.server import ServerProcess, start_server
+from support.server import ServerProcess, make_server, start_server
 from support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ MESSAGES = [str(number) for number in range(10)]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path_factory.mktemp("groups") / "data", *FAST_GROUPS).start()
+    process = make_server(tmp_path_factory.mktemp("groups") / "data", *FAST_GROUPS).start()
     yield process
     process.close()
 

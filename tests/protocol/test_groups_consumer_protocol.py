@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from support.groups import FAST_GROUPS, WAIT_S, cast, make_topic, publish, share_out
-from support.server import ServerProcess
+from support.server import ServerProcess, make_server
 from support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ QUICK: dict[str, Any] = {"topic.metadata.refresh.interval.ms": 300}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path_factory.mktemp("groups") / "data", *FAST_GROUPS).start()
+    process = make_server(tmp_path_factory.mktemp("groups") / "data", *FAST_GROUPS).start()
     yield process
     process.close()
 

@@ -15,7 +15,7 @@ from support.groups import (
     make_topic,
     share_out,
 )
-from support.server import ServerProcess
+from support.server import ServerProcess, make_server
 from support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def label(value: dict[str, Any]) -> str:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path_factory.mktemp("groups") / "data", *MORTAL_GROUPS).start()
+    process = make_server(tmp_path_factory.mktemp("groups") / "data", *MORTAL_GROUPS).start()
     yield process
     process.close()
 

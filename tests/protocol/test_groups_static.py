@@ -14,7 +14,7 @@ from support.groups import (
     publish,
     share_out,
 )
-from support.server import ServerProcess
+from support.server import ServerProcess, make_server
 from support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ CLIENTS: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path_factory.mktemp("groups") / "data", *FAST_GROUPS).start()
+    process = make_server(tmp_path_factory.mktemp("groups") / "data", *FAST_GROUPS).start()
     yield process
     process.close()
 

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from support import group_wire, streams_wire as wire
 from support.groups import make_topic
 from support.kafka_wire import WireClient
-from support.server import ServerProcess
+from support.server import ServerProcess, make_server
 from support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ EVERY_TASK = {(each, number) for each in "01" for number in range(2)}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path_factory.mktemp("streams") / "data", *FLAGS).start()
+    process = make_server(tmp_path_factory.mktemp("streams") / "data", *FLAGS).start()
     make_topic(process, SOURCE, 2)
     yield process
     process.close()
@@ -334,7 +334,7 @@ def test_what_cannot_be_served_is_refused_with_a_reason(
 
 def test_an_empty_group_waits_for_more_members(tmp_path: Path, group: str) -> None:
     flags = ("--groups-streams-initial-rebalance-delay", "2s")
-    process = ServerProcess(tmp_path / "data", *flags).start()
+    process = make_server(tmp_path / "data", *flags).start()
     try:
         make_topic(process, SOURCE, 2)
         with WireClient(process.kafka_address) as client:
@@ -353,7 +353,7 @@ def test_an_empty_group_waits_for_more_members(tmp_path: Path, group: str) -> No
 
 
 def test_members_go_on_where_they_were_after_kill_9(tmp_path: Path, group: str) -> None:
-    process = ServerProcess(tmp_path / "data", *FLAGS).start()
+    process = make_server(tmp_path / "data", *FLAGS).start()
     try:
         make_topic(process, SOURCE, 2)
         with WireClient(process.kafka_address) as client:

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from support import group_wire as wire
 from support.groups import FAST_GROUPS, make_topic
 from support.kafka_wire import WireClient
-from support.server import ServerProcess, start_server
+from support.server import ServerProcess, make_server, start_server
 from support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ TOPIC = "t"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path_factory.mktemp("groups") / "data", *FAST_GROUPS).start()
+    process = make_server(tmp_path_factory.mktemp("groups") / "data", *FAST_GROUPS).start()
     make_topic(process, TOPIC, 4)
     yield process
     process.close()

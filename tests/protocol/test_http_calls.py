@@ -13,7 +13,7 @@ from protocol.raw_kafka import RawKafka
 from protocol.secure_clients import AT_ONCE
 from support.certificates import Authority
 from support.http_api import HttpApi
-from support.server import ServerProcess, start_server
+from support.server import make_server, start_server
 
 __all__ = ["start_server"]
 
@@ -154,7 +154,7 @@ def guarded(tmp_path_factory, authority):
     flags = ("--tls-enabled", "--tls-cert-file", str(cert_file), "--tls-key-file", str(key_file))
     users = {"GOQUEUE_SASL_ENABLED": "true", "GOQUEUE_SASL_USERS": "alice:secret"}
     folder = tmp_path_factory.mktemp("broker") / "data"
-    server = ServerProcess(folder, *flags, environment=AT_ONCE | users)
+    server = make_server(folder, *flags, environment=AT_ONCE | users)
     server.start()
     yield server
     server.close()

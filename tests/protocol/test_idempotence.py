@@ -14,7 +14,7 @@ from goqueue.wire.kafka.api_keys import ApiKey
 from protocol.kafka_clients import CONFLUENT, confluent_producer, python_producer
 from protocol.raw_kafka import RawKafka, sequenced
 from support.proxies import Proxy
-from support.server import ServerProcess
+from support.server import make_server
 
 COUNT = 300
 LOST = 6
@@ -37,7 +37,7 @@ def collect_what_clients_left():
 @pytest.fixture
 def behind_a_proxy(tmp_path):
     """A server that tells its clients to come through a proxy."""
-    server = ServerProcess(tmp_path / "data")
+    server = make_server(tmp_path / "data")
     proxy = Proxy(server.kafka_port)
     server.flags = ("--listeners-kafka-advertised", f"127.0.0.1:{proxy.port}")
     server.start()
@@ -162,7 +162,7 @@ def _init(raw):
 
 
 def test_a_killed_broker_still_knows_its_producers(tmp_path):
-    server = ServerProcess(tmp_path / "data")
+    server = make_server(tmp_path / "data")
     server.start()
     try:
         with RawKafka(server.kafka_port) as raw:
@@ -185,7 +185,7 @@ def test_a_killed_broker_still_knows_its_producers(tmp_path):
 
 def test_killing_the_broker_again_and_again_loses_and_repeats_nothing(tmp_path):
     """Idempotent producers of three clients write while the broker is killed under them."""
-    server = ServerProcess(tmp_path / "data")
+    server = make_server(tmp_path / "data")
     server.start()
     try:
         with RawKafka(server.kafka_port) as raw:

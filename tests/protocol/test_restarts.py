@@ -18,7 +18,7 @@ from kafka.errors import RetriableError
 from goqueue.wire.kafka.api_keys import ApiKey
 from protocol.kafka_clients import confluent_consumer, python_consumer
 from protocol.raw_kafka import RawKafka, make_batch, sequenced
-from support.server import ServerProcess
+from support.server import make_server
 
 WAIT_S = 90
 
@@ -109,7 +109,7 @@ def _aio(reader):
 
 @pytest.mark.parametrize("policy", ["interval", "always"])
 def test_consumers_outlive_a_killed_broker_and_miss_nothing(tmp_path, policy):
-    server = ServerProcess(tmp_path / "data", "--fsync", policy)
+    server = make_server(tmp_path / "data", "--fsync", policy)
     server.start()
     readers = []
     written = []
@@ -144,7 +144,7 @@ def test_consumers_outlive_a_killed_broker_and_miss_nothing(tmp_path, policy):
 
 
 def test_topics_settings_and_records_outlive_a_killed_broker(tmp_path):
-    server = ServerProcess(tmp_path / "data")
+    server = make_server(tmp_path / "data")
     server.start()
     try:
         with RawKafka(server.kafka_port) as raw:

@@ -18,7 +18,7 @@ from goqueue.wire.kafka.api_keys import ApiKey
 from protocol.raw_kafka import RawKafka
 from protocol.secure_clients import AT_ONCE, CLIENTS, WAIT_S, Access, collect_leaks
 from support.certificates import Authority
-from support.server import ServerProcess, start_server
+from support.server import make_server, start_server
 
 __all__ = ["start_server"]
 
@@ -41,7 +41,7 @@ def servers(tmp_path_factory, authority):
     cert_file, key_file = authority.issue("server")
     secure = ("--tls-enabled", "--tls-cert-file", str(cert_file), "--tls-key-file", str(key_file))
     made = {
-        transport: ServerProcess(
+        transport: make_server(
             tmp_path_factory.mktemp("broker") / "data", *flags, environment=environment
         )
         for transport, flags in {"plain": (), "tls": secure}.items()

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from support import group_wire
 from support.groups import FAST_GROUPS, make_topic
 from support.kafka_wire import WireClient
-from support.server import ServerProcess
+from support.server import ServerProcess, make_server
 from support.share import (
     ACCEPT,
     ALTER_OFFSETS,
@@ -39,7 +39,7 @@ LIST_GROUPS = 16
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path_factory.mktemp("share") / "data", *FAST_GROUPS).start()
+    process = make_server(tmp_path_factory.mktemp("share") / "data", *FAST_GROUPS).start()
     yield process
     process.close()
 

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from support import group_wire
 from support.groups import FAST_GROUPS, make_topic, publish
 from support.kafka_wire import WireClient
-from support.server import ServerProcess
+from support.server import ServerProcess, make_server
 from support.share import (
     ACCEPT,
     DESCRIBE,
@@ -34,7 +34,7 @@ DELETE_TOPICS = 20
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path_factory.mktemp("share") / "data", *FAST_GROUPS).start()
+    process = make_server(tmp_path_factory.mktemp("share") / "data", *FAST_GROUPS).start()
     yield process
     process.close()
 

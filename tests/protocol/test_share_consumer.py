@@ -10,7 +10,7 @@ from confluent_kafka import AcknowledgeType, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from support.groups import FAST_SHARE, make_topic, publish
-from support.server import ServerProcess
+from support.server import ServerProcess, make_server
 from support.share import WAIT_S, configure, open_consumer, poll, share_consumer, store, values
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, Ackno
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path_factory.mktemp("share") / "data", *FAST_SHARE).start()
+    process = make_server(tmp_path_factory.mktemp("share") / "data", *FAST_SHARE).start()
     yield process
     process.close()
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.groups import make_topic, publish
 from support.kafka_wire import WireClient
-from support.server import HOST, ServerProcess
+from support.server import HOST, ServerProcess, make_server
 from support.share import DESCRIBE_OFFSETS, WAIT_S, configure, poll, share_consumer, values
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path_factory.mktemp("share") / "data").start()
+    process = make_server(tmp_path_factory.mktemp("share") / "data").start()
     yield process
     process.close()
 

@@ -27,7 +27,7 @@ from protocol.queue_wire import (
 )
 from protocol.raw_kafka import RawKafka
 from support.groups import FAST_GROUPS, make_topic
-from support.server import ServerProcess
+from support.server import ServerProcess, make_server, siblings
 from support.share import store
 from support.waiting import eventually
 
@@ -42,7 +42,7 @@ LONG_MS = 60_000
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path_factory.mktemp("queues") / "data", *FAST_GROUPS).start()
+    process = make_server(tmp_path_factory.mktemp("queues") / "data", *FAST_GROUPS).start()
     yield process
     process.close()
 
@@ -188,7 +188,7 @@ def test_a_lost_connection_takes_its_member_along(
     one, two = open_member(), open_member()
     store(server, topic, ["a", "b"])
     taken = one.take()
-    one.fetching.socket.close()
+    one.fetching.close()
     assert [each.delivery_count for each in two.take(max_wait_ms=LONG_MS)] == [2, 2]
     assert set(one.settle(ACK, *taken).values()) == {"ExpiredReceiptError"}
     assert one.heartbeat().error_code == ErrorCode.unknown_member_id
@@ -201,7 +201,7 @@ def test_a_connection_that_was_given_up_takes_nobody_along(
     first = member.take(max_records=1)
     old, member.fetching = member.fetching, RawKafka(server.kafka_port)
     second = member.take(max_records=1)
-    old.socket.close()
+    old.close()
     member.take(max_records=0)
     third = member.take(max_records=1)
     assert member.settle(ACK, *first, *second, *third) == {}
@@ -212,7 +212,7 @@ def test_who_joins_again_keeps_what_it_has(
 ) -> None:
     store(server, topic, ["a"])
     taken = member.take()
-    member.fetching.socket.close()
+    member.fetching.close()
     back = QueueWire(server, member.group, member.member_id)
     back.join(topic)
     # Whether the server has noticed the loss first, or the member has come back first.
@@ -221,7 +221,7 @@ def test_who_joins_again_keeps_what_it_has(
 
 
 def test_a_member_that_comes_back_after_a_kill_goes_on_with_what_it_had(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path / "data", *FAST_GROUPS).start()
+    server = make_server(tmp_path / "data", *FAST_GROUPS).start()
     try:
         make_topic(server, "t", 1)
         member = QueueWire(server, "g", "me")
@@ -233,7 +233,8 @@ def test_a_member_that_comes_back_after_a_kill_goes_on_with_what_it_had(tmp_path
         server.start()
         member.close()
         member = QueueWire(server, "g", "me")
-        assert member.heartbeat(5).error_code == ErrorCode.unknown_member_id
+        if len(siblings(server.kafka_port)) == 1:  # a cluster keeps members where it keeps groups
+            assert member.heartbeat(5).error_code == ErrorCode.unknown_member_id
         assert member.join("t").error_code == 0
         assert member.take() == []
         answer = member.acknowledge(settlements(ACK, taken))
@@ -424,6 +425,7 @@ def test_an_exclusive_group_hands_partitions_over_in_order(
     for partition in (0, 1):
         store(server, topic, ["a", "b", "c"], partition)
     held = one.take(max_records=6)
+    held += one.take(max_records=6 - len(held)) if len(held) < 6 else []
     assert len(held) == 6
     assert two.join(topic, mode=EXCLUSIVE).error_code == 0
 

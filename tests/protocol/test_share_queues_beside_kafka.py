@@ -17,7 +17,7 @@ from protocol.queue_wire import ACK, QueueWire
 from protocol.raw_kafka import RawKafka
 from support.groups import FAST_GROUPS, make_topic
 from support.http_api import HttpApi
-from support.server import ServerProcess
+from support.server import ServerProcess, make_server
 from support.share import configure, poll, share_consumer, store, values
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ LONG_MS = 60_000
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path_factory.mktemp("beside") / "data", *FAST_GROUPS).start()
+    process = make_server(tmp_path_factory.mktemp("beside") / "data", *FAST_GROUPS).start()
     yield process
     process.close()
 
@@ -147,8 +147,8 @@ def test_a_share_consumer_and_a_member_take_from_the_same_messages(
     with share_consumer(server, member.group, topic) as consumer:
         assert values(poll(consumer)) == ["b"]
         consumer.commit_sync()
-    member.speaking.socket.close()
-    member.fetching.socket.close()
+    member.speaking.close()
+    member.fetching.close()
     with share_consumer(server, member.group, topic) as consumer:
         (again,) = poll(consumer)
         assert (again.value(), again.offset()) == (b"a", first.offset)
@@ -167,7 +167,7 @@ def test_a_receipt_handle_made_of_what_came_counts_on_every_listener(
 
 
 def test_a_broker_that_is_stopped_takes_nothing_from_its_members(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path / "data", *FAST_GROUPS).start()
+    server = make_server(tmp_path / "data", *FAST_GROUPS).start()
     try:
         make_topic(server, "t", 1)
         member, other = QueueWire(server, "g", "me"), QueueWire(server, "g", "other")

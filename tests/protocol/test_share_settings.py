@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from support import group_wire
 from support.groups import FAST_GROUPS, make_topic
 from support.kafka_wire import WireClient
-from support.server import ServerProcess
+from support.server import ServerProcess, make_server
 from support.share import (
     APPEND,
     DEFAULT,
@@ -45,7 +45,7 @@ DAY_MS: Final = 24 * 3600 * 1000
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path_factory.mktemp("share") / "data", *FAST_GROUPS).start()
+    process = make_server(tmp_path_factory.mktemp("share") / "data", *FAST_GROUPS).start()
     yield process
     process.close()
 

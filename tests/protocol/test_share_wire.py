@@ -14,7 +14,7 @@ from support import group_wire
 from support.groups import FAST_GROUPS, make_topic
 from support.kafka_wire import WireClient
 from support.pace import in_time, unhurried
-from support.server import ServerProcess
+from support.server import ServerProcess, make_server, siblings
 from support.share import (
     ACCEPT,
     FETCH,
@@ -38,7 +38,7 @@ FIND_COORDINATOR = 10
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path_factory.mktemp("share") / "data", *FAST_GROUPS).start()
+    process = make_server(tmp_path_factory.mktemp("share") / "data", *FAST_GROUPS).start()
     yield process
     process.close()
 
@@ -198,7 +198,8 @@ def test_share_coordinators_are_found_under_every_key_type(server: ServerProcess
                 FIND_COORDINATOR, 6, key_type=key_type, coordinator_keys=[f"g:{uuid4()}:0"]
             )
             (found,) = answer.coordinators
-            assert (found.error_code, found.port) == (ErrorCode.none, server.kafka_port)
+            assert found.error_code is ErrorCode.none
+            assert found.port in siblings(server.kafka_port)
 
 
 # --- Sessions ------------------------------------------------------------------------------------

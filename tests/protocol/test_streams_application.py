@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from support.groups import make_topic, publish
 from support.kafka_streams import WordCount, compile_word_count
-from support.server import ServerProcess
+from support.server import ServerProcess, make_server
 from support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def class_path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path / "data", *FAST_STREAMS).start()
+    process = make_server(tmp_path / "data", *FAST_STREAMS).start()
     make_topic(process, "lines", PARTITIONS)
     make_topic(process, "counted", PARTITIONS)
     yield process

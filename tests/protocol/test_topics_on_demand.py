@@ -24,7 +24,7 @@ from protocol.kafka_clients import (
     python_producer,
 )
 from protocol.raw_kafka import RawKafka, make_batch
-from support.server import ServerProcess
+from support.server import make_server
 
 NO_OPERATIONS = {
     "include_topic_authorized_operations": False,
@@ -36,7 +36,7 @@ NO_OPERATIONS = {
 def strict(tmp_path_factory):
     """A server that makes no topic by itself."""
     folder = tmp_path_factory.mktemp("strict") / "data"
-    server = ServerProcess(folder, "--no-topics-auto-create")
+    server = make_server(folder, "--no-topics-auto-create")
     server.start()
     yield server
     server.close()

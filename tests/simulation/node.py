@@ -24,6 +24,7 @@ from simulation.world import STORE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from goqueue.cluster.controller import Inquiry
     from goqueue.cluster.metadata import Change, Revision, Snapshot, TransactionResult
     from goqueue.cluster.suspicion import Ping
     from simulation.cluster import Cluster
@@ -306,32 +307,32 @@ class Process(ReplicaProcess):
             proposal = core.take(view, self.incarnation, now_s)
             if proposal is not None:
                 self.propose(core, proposal)
-        for proposal in core.decide(view, now_s, self.suspicion.agreed(now_s)):
+        suspected, lapsed = self.suspicion.agreed(now_s), self.suspicion.lapsed(now_s)
+        for proposal in core.decide(view, now_s, suspected, lapsed=lapsed):
             self.propose(core, proposal)
-        for key in list(core.recoverable(view)):
-            self._recover(key)
+        for inquiry in list(core.inquiries(view)):
+            self._recover(inquiry)
 
-    def _recover(self, key: PartitionKey) -> None:
+    def _recover(self, inquiry: Inquiry) -> None:
         """Ask every replica that lost something how far its log reaches."""
         ends: dict[int, LogEnd] = {}
-        wanted = self.view.partitions[key].value.struck
 
         def reply(node_id: int, end: LogEnd) -> None:
             ends[node_id] = end
-            if len(ends) == len(wanted):
-                proposal = self.controller.recover(key, ends, self.view, self.world.now_s)
+            if len(ends) == len(inquiry.nodes):
+                proposal = self.controller.recover(inquiry, ends, self.view, self.world.now_s)
                 if proposal is not None:
                     self.propose(self.controller, proposal)
 
-        for node_id in wanted:
-            self.send(node_id, "tell_end", key, self.node_id, reply)
+        for node_id in inquiry.nodes:
+            self.send(node_id, "tell_end", inquiry.key, self.node_id, reply)
 
     def tell_end(self, key: PartitionKey, asker: int, reply: Callable[[int, LogEnd], None]) -> None:
         """The controller asks how far the log reaches."""
         if key in self.failed or self.state is not NodeState.ACTIVE:
             return
         log = self.machine.log(key)
-        end = LogEnd(log.epochs.epoch_at(log.end - 1), log.end, log.start)
+        end = LogEnd(log.epochs.epoch_at(log.end - 1), log.end, log.start, self.incarnation)
         self.send(asker, "told_end", reply, self.node_id, end)
 
     @staticmethod

@@ -9,7 +9,7 @@ from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.configs.broker_settings import BrokerSettings
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.publishing.requests import PublishRequest
+from goqueue.publishing.requests import Published, PublishRequest
 from goqueue.reading.fetch import FetchRequest, PartitionRead
 from goqueue.records import Record, decode_rows, encode, walk
 from goqueue.runtime.disk import SystemDisk
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
-    from goqueue.publishing.requests import Published
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
 
@@ -63,7 +62,9 @@ def publish(
 ) -> Published:
     """One batch of these values into partition 0 of a topic."""
     records = _records(broker, values, key, timestamp_ms)
-    return broker.publisher.publish(_request(topic, records, producer))
+    published = broker.publisher.publish(_request(topic, records, producer))
+    assert isinstance(published, Published)
+    return published
 
 
 async def publish_checked(
@@ -71,7 +72,9 @@ async def publish_checked(
 ) -> Published:
     """The same into a topic that holds messages against schemas."""
     request = _request(topic, _records(broker, values, key, None), producer)
-    return broker.publisher.publish(await broker.publisher.checked(request))
+    published = broker.publisher.publish(await broker.publisher.checked(request))
+    assert isinstance(published, Published)
+    return published
 
 
 def _records(

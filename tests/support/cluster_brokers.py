@@ -116,12 +116,16 @@ class OneOfThree:
 
     async def offsets_topic(self, *leaders: int) -> Topic:
         """The topic of groups, with one partition led by each of these nodes."""
+        return await self.internal_topic(CONSUMER_OFFSETS, *leaders)
+
+    async def internal_topic(self, name: str, *leaders: int) -> Topic:
+        """A topic of coordinators, with one partition led by each of these nodes."""
         topics = self.broker.topics
         replicas = [(each, *({1, 2, 3} - {each})) for each in leaders]
         topic = await topics.create(
-            CONSUMER_OFFSETS,
+            name,
             len(leaders),
-            INTERNAL_TOPICS[CONSUMER_OFFSETS],
+            INTERNAL_TOPICS[name],
             internal=True,
             replication=Replication(assignments=replicas),
         )

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from support.network import Network, Route
+from support.pace import PATIENCE
 from support.server import HOST, ServerProcess, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-READY_S: Final = 60.0
+READY_S: Final = 60.0 * PATIENCE
 BROKER: Final = "broker"
 ETCD: Final = "etcd"
 NODE: Final = "node"

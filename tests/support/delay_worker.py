@@ -87,7 +87,7 @@ class Worker:
     async def save_for_ever(self) -> None:
         while True:
             await asyncio.sleep(self.rng.uniform(0.02, 0.3))
-            parts = self.broker.delays.shard.parts
+            parts = self.broker.delays.shard().parts
             if parts is not None:
                 await parts.keeper.save()
 

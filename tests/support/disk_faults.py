@@ -170,6 +170,19 @@ def lose_folder(trouble: Trouble) -> None:
     trouble.cluster.restart(node)
 
 
+def lose_etcd_folder(trouble: Trouble) -> None:
+    """A node comes back without its etcd, or with nothing at all; the others take it in again."""
+    node = trouble.any()
+    lost = trouble.luck.choice([["etcd"], [each.name for each in node.data_dir.iterdir()]])
+    trouble.say(f"lose {', '.join(sorted(lost))} of {node.number}")
+    node.kill()
+    for name in lost:
+        path = node.data_dir / name
+        if path.exists():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    trouble.cluster.restart(node)
+
+
 def step_clock(trouble: Trouble) -> None:
     """The wall clock of one node jumps, and comes back."""
     node = trouble.any()
@@ -192,6 +205,11 @@ def _set_clock(file: Path, ahead_s: int) -> None:
     file.touch()
     with file.open("r+b") as opened:
         opened.write(ahead_s.to_bytes(8, sys.byteorder, signed=True))
+
+
+def set_clock(folder: Path, number: int, ahead_s: int) -> None:
+    """Let the wall clock of a node be ahead by so much."""
+    _set_clock(_clock_file(folder, number), ahead_s)
 
 
 def has_clocks(trouble: Trouble) -> bool:

@@ -70,12 +70,16 @@ class FakeCluster:
         self.member_epoch = 0
         self.removes_members = 0
         """How many heartbeats are answered as those of a stranger."""
+        self.paused: set[int] = set()
+        """Brokers that answer nothing, and that the others say are not there."""
         self.asked: list[tuple[int, ApiKey]] = []
         self.tasks: set[asyncio.Task[Any]] = set()
 
     def answer(self, node: int, api: ApiKey, request: Struct) -> dict[str, Any] | None:
         """What a broker answers; None when it does not."""
         self.asked.append((node, api))
+        if node in self.paused:
+            return None
         handle = getattr(self, f"_{api.name.lower()}")
         found: dict[str, Any] | None = handle(node, request)
         return found
@@ -106,6 +110,7 @@ class FakeCluster:
             "brokers": [
                 {"node_id": node, "host": HOST, "port": port, "rack": None}
                 for node, port in enumerate(self.ports)
+                if node not in self.paused
             ],
             "cluster_id": "fake",
             "controller_id": 0,

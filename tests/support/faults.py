@@ -10,7 +10,7 @@ import os
 import shutil
 import signal
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from support.cluster_nodes import BROKER, ETCD, NODE
@@ -19,6 +19,7 @@ from support.disk_faults import (
     fail_syncs,
     fill_disk,
     has_clocks,
+    lose_etcd_folder,
     lose_folder,
     slow_syncs,
     step_clock,
@@ -112,6 +113,16 @@ def _pause(trouble: Trouble, node: ClusterNode, what: str, long_s: float) -> Non
         time.sleep(long_s)
 
 
+def stop_store(trouble: Trouble) -> None:
+    """Every etcd stands still, for longer than sessions last; leaders go on meanwhile."""
+    long_s = trouble.luck.uniform(2.5, 8)
+    trouble.say(f"pause every etcd for {long_s:.1f} s")
+    with ExitStack() as paused:
+        for node in trouble.nodes:
+            paused.enter_context(node.paused(ETCD))
+        time.sleep(long_s)
+
+
 def cut_off_leader(trouble: Trouble) -> None:
     """Nothing gets from a leader to the others, or back."""
     node = trouble.leader()
@@ -201,6 +212,8 @@ CHAOS: Final = (
     Kind(cut_power, 3),
     Kind(fill_disk, 2, lambda trouble: os.path.ismount(trouble.nodes[0].data_dir)),
     Kind(lose_folder),
+    Kind(lose_etcd_folder),
+    Kind(stop_store),
     Kind(step_clock, 1, has_clocks),
 )
 """What is drawn from at random."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import time
+from itertools import cycle
 from typing import Any, NamedTuple
+
+from support.server import siblings
 
 HOST = "127.0.0.1"
 
@@ -34,10 +37,14 @@ KEPT_S = 20.0
 
 
 class HttpApi:
-    """Keeps its connection from request to request."""
+    """Keeps its connection from request to request; a cluster has one to each node, in turn."""
 
     def __init__(self, port: int) -> None:
-        self._connection = http.client.HTTPConnection(HOST, port, timeout=150)
+        self._connections = [
+            http.client.HTTPConnection(HOST, each, timeout=150) for each in siblings(port)
+        ]
+        self._turns = cycle(self._connections)
+        self.node_count = len(self._connections)
         self._used_s = time.monotonic()
 
     def ask(
@@ -52,8 +59,9 @@ class HttpApi:
         if time.monotonic() - self._used_s > KEPT_S:
             self.close()  # and another one is made
         data = raw if body is None else json.dumps(body).encode()
-        self._connection.request(method, path, data, headers or {})
-        with self._connection.getresponse() as response:  # closed also when the server dies
+        connection = next(self._turns)
+        connection.request(method, path, data, headers or {})
+        with connection.getresponse() as response:  # closed also when the server dies
             found = {name.lower(): value for name, value in response.getheaders()}
             answer = Answer(response.status, found, response.read())
         self._used_s = time.monotonic()
@@ -79,4 +87,5 @@ class HttpApi:
         return results
 
     def close(self) -> None:
-        self._connection.close()
+        for each in self._connections:
+            each.close()

@@ -259,6 +259,9 @@ class MemoryLog:
         del limits, now_ms
         return Cleanable(self.end_offset, 0.0, is_due=False, next_ms=None)
 
+    def seal_if_due(self, limits: CompactionLimits) -> None:
+        del limits
+
     async def compact(
         self, now_ms: int, *, until: int, tombstone_ms: int, aborted: Callable[[BatchInfo], bool]
     ) -> CompactionStats | None:

@@ -16,6 +16,8 @@ from support.memory_log import MemoryLog
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from goqueue.runtime.disk import Bytes
+    from goqueue.storage.patching import DamagedStretch
     from goqueue.storage.region import Region
 
 _T = TypeVar("_T")
@@ -81,6 +83,13 @@ class MemoryReplica(MemoryLog):
         await asyncio.sleep(0)
         self.epochs = self.epochs.ending_at(self.end_offset)
 
+    def damaged_stretch(self, offset: int) -> DamagedStretch | None:
+        del offset  # nothing here is ever damaged
+        return None
+
+    def patch(self, stretch: DamagedStretch, batches: Bytes) -> None:
+        raise NotImplementedError
+
     async def truncate(self, end_offset: int, rebuild: Callable[[], _T]) -> _T | None:
         await asyncio.sleep(0)
         if end_offset >= self.end_offset:
@@ -116,6 +125,9 @@ class MemoryReplica(MemoryLog):
         self._empty(offset, offset)
         self.flushed_offset, self.epochs, self._kept = offset, LeaderEpochs(), None
         return rebuild()
+
+    async def restore_whole(self, rebuild: Callable[[], _T]) -> _T | None:
+        return await self.restore(rebuild)
 
     async def discard_unsynced(self, rebuild: Callable[[], _T]) -> _T | None:
         if self.failure is None:

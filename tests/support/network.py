@@ -18,6 +18,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +27,8 @@ from typing import Any, Final, NamedTuple, cast
 HOST: Final = "127.0.0.1"
 STRANGER: Final = 0
 """A node's number for everybody who is none; nothing is ever cut for them."""
+_LOOK_S: Final = 0.1
+"""How long the list of a node's processes is taken to be true."""
 _MAX_HELD_BYTES: Final = 1 << 22
 """Of one direction of one connection; beyond that the sender is not read any more."""
 
@@ -99,6 +102,7 @@ class _State:
         self.delays_s: dict[tuple[int, int], float] = {}
         self.pids: dict[int, int] = {}
         self._trees: dict[int, set[int]] = {}
+        self._looked_s = 0.0
         self.pipes: set[_Pipe] = set()
 
     def node_of(self, end: tuple[str, int], other: tuple[str, int], kind: str) -> int:
@@ -106,18 +110,26 @@ class _State:
         inode = _inode(end, other) if kind == "tcp" else _listed_inode(end)
         if inode is None:
             return STRANGER
-        for is_fresh in (False, True):
-            for node in self.pids:
-                for pid in self._processes(node, is_fresh=is_fresh):
-                    if _has(pid, inode):
-                        return node
+        found = self._owner(inode)
+        if found == STRANGER and self._is_stale():
+            parents = _parents()
+            self._trees = {node: _tree(pid, parents) for node, pid in self.pids.items()}
+            found = self._owner(inode)
+        return found
+
+    def _owner(self, inode: int) -> int:
+        for node, pids in self._trees.items():
+            if any(_has(pid, inode) for pid in pids):
+                return node
         return STRANGER
 
-    def _processes(self, node: int, *, is_fresh: bool) -> set[int]:
-        """A node's processes; looked up again where none of those known has a socket."""
-        if is_fresh or node not in self._trees:
-            self._trees[node] = _tree(self.pids[node], _parents())
-        return self._trees[node]
+    def _is_stale(self) -> bool:
+        """Whether the processes may be others than those known; looking is dear."""
+        now_s = time.monotonic()
+        is_stale = now_s - self._looked_s > _LOOK_S or self._trees.keys() != self.pids.keys()
+        if is_stale:
+            self._looked_s = now_s
+        return is_stale
 
     def handle(self, command: dict[str, Any]) -> None:
         if "owner" in command:
@@ -367,7 +379,8 @@ def _has(pid: int, inode: int) -> bool:
     wanted = f"socket:[{inode}]"
     folder = f"/proc/{pid}/fd"
     with suppress(OSError):
-        for each in os.listdir(folder):  # noqa: PTH208 - once for each file of each process
+        files = os.listdir(folder)  # noqa: PTH208 - once for each file of each process
+        for each in sorted(files, key=int, reverse=True):  # the newest first
             with suppress(OSError):
                 if os.readlink(f"{folder}/{each}") == wanted:  # noqa: PTH115 - the same
                     return True
@@ -375,4 +388,6 @@ def _has(pid: int, inode: int) -> bool:
 
 
 if __name__ == "__main__":
+    with suppress(PermissionError):
+        os.nice(-10)  # a network has no other work to do
     asyncio.run(_run([Route(*each) for each in json.loads(sys.argv[1])]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TIMES_MS = (400, 3000, 15_000)
+PATIENCE = float(os.environ.get("GOQUEUE_TEST_PATIENCE", "1"))
+"""How many times longer clusters may take than on a machine that does nothing else."""
 
 
 class TooLateError(Exception):

@@ -9,7 +9,8 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
@@ -40,6 +41,7 @@ from goqueue.partitions.partitions import Partitions
 from goqueue.partitions.replication.replicas import ReplicaHost, Replicas, ReplicaSettings
 from goqueue.partitions.replication.traffic import ReplicationTraffic
 from goqueue.protocols.kafka.connection.listener import Listener
+from goqueue.protocols.kafka.internal.batches import BatchesApi
 from goqueue.protocols.kafka.internal.families import internal_registry, internal_settings
 from goqueue.protocols.kafka.internal.replica_fetch import ReplicaFetchApi
 from goqueue.records import Record, encode as encode_batch
@@ -66,6 +68,9 @@ TOPIC = "t"
 
 class ReplicaNode:
     """One node: its view, its partitions, its listener."""
+
+    patches = False
+    """Whether others get batches of it for theirs that are damaged."""
 
     def __init__(
         self,
@@ -133,7 +138,9 @@ class ReplicaNode:
         return None if node is None else node.incarnation
 
     async def listen(self) -> None:
-        registry = internal_registry(self.identity, self._registered, self.api)
+        nothing = SimpleNamespace(catalogue=SimpleNamespace(by_id={}))
+        batches = BatchesApi(self.topics if self.patches else cast("Any", nothing), self.partitions)
+        registry = internal_registry(self.identity, self._registered, self.api, batches)
         tls = None if self._tls is None else self._tls.listening
         self.listener = Listener(registry, internal_settings("127.0.0.1", self.port, tls))
         await self.listener.start()

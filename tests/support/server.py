@@ -6,7 +6,7 @@
         server.restart()    # the same folder, the same ports
 
 The fixture `server` is there for tests that import it (or whose conftest does); `start_server`
-makes others, with flags of their own.
+makes others, with flags of their own. With GOQUEUE_TEST_CLUSTER=3 these are clusters.
 """
 
 from __future__ import annotations
@@ -53,6 +53,19 @@ _held: Final[dict[int, socket.socket]] = {}
 """What keeps each drawn port from other processes that draw, also while a killed server is away."""
 _luck: Final = random.SystemRandom()
 """Not the one that Hypothesis seeds: all processes would draw alike."""
+
+
+_siblings: Final[dict[int, tuple[int, ...]]] = {}
+
+
+def siblings(port: int) -> tuple[int, ...]:
+    """The ports on which the nodes of a cluster serve the same; of a server, its own."""
+    return _siblings.get(port, (port,))
+
+
+def are_siblings(ports: tuple[int, ...]) -> None:
+    """Note ports on which the nodes of one cluster serve the same."""
+    _siblings.update(dict.fromkeys(ports, ports))
 
 
 def free_port() -> int:
@@ -227,13 +240,22 @@ class ServerProcess:
             connection.close()
 
 
+def make_server(data_dir: Path, *flags: str, **options: Any) -> ServerProcess:
+    """A server that is not running yet: one node, or a cluster where that is wanted."""
+    if not os.environ.get("GOQUEUE_TEST_CLUSTER"):
+        return ServerProcess(data_dir, *flags, **options)
+    from support.cluster_server import ClusterServer  # noqa: PLC0415 - it imports this module
+
+    return ClusterServer(data_dir, *flags, **options)
+
+
 @pytest.fixture
 def start_server(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
     """Makes and starts servers, in `tmp_path / "data"` unless told otherwise; ends them all."""
     made: list[ServerProcess] = []
 
     def start(*flags: str, data_dir: Path | None = None, **options: Any) -> ServerProcess:
-        server = ServerProcess(data_dir or tmp_path / "data", *flags, **options)
+        server = make_server(data_dir or tmp_path / "data", *flags, **options)
         made.append(server)
         return server.start()
 

@@ -19,8 +19,11 @@ from confluent_kafka.admin import (
 from kio.schema.errors import ErrorCode
 
 from goqueue.records import Record, encode
+from protocol.raw_routes import MOVED
 from support.http_api import HttpApi
 from support.kafka_wire import WireClient
+from support.server import siblings
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -113,16 +116,30 @@ def store(server: ServerProcess, topic: str, values: Sequence[str], partition: i
     now_ms = time.time_ns() // 1_000_000
     records = [Record(n, now_ms, None, value.encode()) for n, value in enumerate(values)]
     data = {"index": partition, "records": bytes(encode(records))}
-    with WireClient(server.kafka_address) as client:
-        answer = client.call(
-            PRODUCE,
-            9,
-            transactional_id=None,
-            acks=-1,
-            timeout=60_000,
-            topic_data=[{"name": topic, "partition_data": [data]}],
-        )
-    assert answer.responses[0].partition_responses[0].error_code is ErrorCode.none
+
+    def stored() -> bool:
+        with WireClient(server.kafka_address) as client:
+            answer = client.call(
+                PRODUCE,
+                9,
+                transactional_id=None,
+                acks=-1,
+                timeout=60_000,
+                topic_data=[{"name": topic, "partition_data": [data]}],
+            )
+        code = answer.responses[0].partition_responses[0].error_code
+        assert code is ErrorCode.none or code in MOVED, code
+        return code is ErrorCode.none
+
+    eventually(stored, f"{topic}-{partition} has a leader")
+
+
+def wait_ms(server: ServerProcess) -> int:
+    """How long a fetch waits that is to find what was published just before.
+
+    In a cluster a group hears a moment later than the producer that a message is committed.
+    """
+    return 0 if len(siblings(server.kafka_port)) == 1 else 300
 
 
 class RawMember:
@@ -135,6 +152,7 @@ class RawMember:
         self.version = version
         self.epoch = 0
         self.session_epoch = 0
+        self.wait_ms = wait_ms(server)
 
     def close(self) -> None:
         self.client.close()
@@ -170,7 +188,7 @@ class RawMember:
         acks: dict[tuple[UUID, int], list[tuple[int, int, list[int]]]] | None = None,
         max_records: int = 500,
         max_bytes: int = 50 << 20,
-        max_wait_ms: int = 0,
+        max_wait_ms: int | None = None,
         batch_size: int = 500,
         forgotten: Sequence[tuple[UUID, int]] = (),
         renew: bool = False,
@@ -180,7 +198,7 @@ class RawMember:
             "group_id": self.group,
             "member_id": self.member_id,
             "share_session_epoch": self.session_epoch if epoch is None else epoch,
-            "max_wait": max_wait_ms,
+            "max_wait": self.wait_ms if max_wait_ms is None else max_wait_ms,
             "min_bytes": 1,
             "max_bytes": max_bytes,
             "max_records": max_records,

@@ -3,8 +3,9 @@
     python transform_worker.py '{"client": "confluent", "bootstrap": "...", "name": "worker-0",
                                  "partitions": [0, 2], "batch": 20}'
 
-It copies partitions of topic `in` to topic `out`, and commits how far it has read in the same
-transactions, for the group `workers`. Whoever starts it again finds everything done once.
+It copies partitions of a topic to another (`in` and `out`, unless `source` and `target` say
+otherwise), and commits how far it has read in the same transactions, for the group `workers` or
+`group`. Whoever starts it again finds everything done once.
 """
 
 from __future__ import annotations
@@ -53,9 +54,13 @@ def confluent(said: dict[str, Any]) -> None:
     }
     producer = Producer({**quiet, "transactional.id": said["name"], "linger.ms": 0})
     producer.init_transactions(TIMEOUT_S)
-    reading = {"group.id": GROUP, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    reading = {
+        "group.id": said["group"],
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+    }
     consumer = Consumer({**quiet, **reading, "fetch.wait.max.ms": 50})
-    consumer.assign([TopicPartition(SOURCE, n, OFFSET_STORED) for n in said["partitions"]])
+    consumer.assign([TopicPartition(said["source"], n, OFFSET_STORED) for n in said["partitions"]])
     watchdog = Watchdog()
     while True:
         watchdog.seen_s = time.monotonic()
@@ -67,9 +72,11 @@ def confluent(said: dict[str, Any]) -> None:
         for message in messages:
             if message.error() is not None:
                 raise RuntimeError(str(message.error()))
-            producer.produce(TARGET, transformed(message.value()), partition=message.partition())
+            producer.produce(
+                said["target"], transformed(message.value()), partition=message.partition()
+            )
             next_offsets[message.partition()] = message.offset() + 1
-        places = [TopicPartition(SOURCE, n, offset) for n, offset in next_offsets.items()]
+        places = [TopicPartition(said["source"], n, offset) for n, offset in next_offsets.items()]
         producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), TIMEOUT_S)
         producer.commit_transaction(TIMEOUT_S)
 
@@ -81,14 +88,14 @@ async def aiokafka(said: dict[str, Any]) -> None:
     await producer.start()
     consumer = AIOKafkaConsumer(
         bootstrap_servers=said["bootstrap"],
-        group_id=GROUP,
+        group_id=said["group"],
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         isolation_level="read_committed",
         fetch_max_wait_ms=50,
     )
     await consumer.start()
-    consumer.assign([TopicPartition(SOURCE, number) for number in said["partitions"]])
+    consumer.assign([TopicPartition(said["source"], number) for number in said["partitions"]])
     while True:
         found = await consumer.getmany(timeout_ms=200, max_records=said["batch"])
         if not found:
@@ -97,17 +104,59 @@ async def aiokafka(said: dict[str, Any]) -> None:
             for place, messages in found.items():
                 for message in messages:
                     await producer.send(
-                        TARGET, transformed(message.value), partition=place.partition
+                        said["target"], transformed(message.value), partition=place.partition
                     )
             offsets = {place: messages[-1].offset + 1 for place, messages in found.items()}
-            await producer.send_offsets_to_transaction(offsets, GROUP)
+            await producer.send_offsets_to_transaction(offsets, said["group"])
+
+
+def kafka_python(said: dict[str, Any]) -> None:
+    import kafka  # noqa: PLC0415
+    from kafka.structs import OffsetAndMetadata  # noqa: PLC0415
+
+    servers = said["bootstrap"].split(",")
+    producer = kafka.KafkaProducer(
+        bootstrap_servers=servers, transactional_id=said["name"], delivery_timeout_ms=120_000
+    )
+    producer.init_transactions()
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=servers,
+        group_id=said["group"],
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        fetch_max_wait_ms=50,
+    )
+    consumer.assign([kafka.TopicPartition(said["source"], number) for number in said["partitions"]])
+    watchdog = Watchdog()
+    while True:
+        watchdog.seen_s = time.monotonic()
+        found = consumer.poll(timeout_ms=200, max_records=said["batch"])
+        if not found:
+            continue
+        producer.begin_transaction()
+        sent = [
+            producer.send(said["target"], transformed(message.value), partition=place.partition)
+            for place, messages in found.items()
+            for message in messages
+        ]
+        for each in sent:
+            each.get(TIMEOUT_S)
+        offsets = {
+            place: OffsetAndMetadata(messages[-1].offset + 1, "", -1)
+            for place, messages in found.items()
+        }
+        producer.send_offsets_to_transaction(offsets, said["group"])
+        producer.commit_transaction()
 
 
 def main() -> None:
-    said = json.loads(sys.argv[1])
+    said = {"source": SOURCE, "target": TARGET, "group": GROUP, **json.loads(sys.argv[1])}
     try:
         if said["client"] == "aiokafka":
             asyncio.run(asyncio.wait_for(aiokafka(said), 600))
+        elif said["client"] == "kafka-python":
+            kafka_python(said)
         else:
             confluent(said)
     finally:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka.admin import AdminClient
 
 from support.history import Fault, History
+from support.pace import PATIENCE
 
 if TYPE_CHECKING:
     import random
 
     from support.cluster_nodes import ClusterNode, ClusterNodes
 
-WHOLE_S: Final = 60.0
+WHOLE_S: Final = 60.0 * PATIENCE
 
 
 class Trouble:

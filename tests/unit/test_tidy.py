@@ -65,6 +65,9 @@ CALLED_FROM_OUTSIDE = {
     "eof_received",
     "pause_writing",
     "resume_writing",
+    # gRPC's generated code
+    "add_generic_rpc_handlers",
+    "add_registered_method_handlers",
     # the HTTP parser
     "on_message_begin",
     "on_url",
@@ -81,7 +84,6 @@ CALLED_FROM_OUTSIDE = {
     "_apply_mode",
     "_apply_ids",
     # what followers of a partition will call
-    "advance_to",
     "role_of",
 }
 

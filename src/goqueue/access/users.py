@@ -198,7 +198,7 @@ class Users:
         if not isinstance(result, Committed):
             raise MetadataUnavailableError(f"user {user.name!r} could not be changed; try again")
         if self._keeper is not None:
-            await self._keeper.reached(result.revision)
+            await self._keeper.written(result.revision)
             return
         others = {name: other for name, other in self._known.items() if name != user.name}
         if is_kept:

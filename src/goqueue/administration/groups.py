@@ -10,18 +10,16 @@ from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.model.errors import GroupNotFoundError, InvalidGroupIdError, NonEmptyGroupError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.queues.delivery.settings import Mode
-from goqueue.reading.positions import Position, offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from concurrent.futures import Executor
 
     from goqueue.groups.service import Groups
     from goqueue.insight.group_views import GroupViews
     from goqueue.insight.lag import GroupLag
     from goqueue.partitions.measures import Measures
-    from goqueue.partitions.partitions import Partitions
     from goqueue.queues.service import Queues
+    from goqueue.reading.positions import Position, Positions
     from goqueue.topics.catalogue import Topics
 
 
@@ -55,23 +53,21 @@ class GroupAdministrator:
     def __init__(
         self,
         topics: Topics,
-        partitions: Partitions,
+        positions: Positions,
         groups: Groups,
         queues: Queues,
         *,
         views: GroupViews,
         lag: GroupLag,
         measures: Measures,
-        executor: Executor,
     ) -> None:
         self._topics = topics
-        self._partitions = partitions
+        self._positions = positions
         self._groups = groups
         self._queues = queues
         self._views = views
         self._lag = lag
         self._measures = measures
-        self._executor = executor
 
     async def delete(self, group_id: str) -> None:
         """Forget a group without members, and how far it has read.
@@ -163,13 +159,9 @@ class GroupAdministrator:
         changes = []
         for number in dict.fromkeys(numbers):
             place = TopicPartition(topic_name, number)
-            partition = self._partitions.partition(place)
-            after = await offset_of(partition, position, self._executor)
-            changes.append(
-                OffsetChange(
-                    *place, committed.get(place), after, partition.log_start, partition.log_end
-                )
-            )
+            after = await self._positions.offset_of(place, position)
+            start, _, end = await self._positions.ends(place)
+            changes.append(OffsetChange(*place, committed.get(place), after, start, end))
         return changes
 
     def _refuse_members(self, group_id: str) -> None:

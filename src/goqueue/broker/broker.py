@@ -18,6 +18,7 @@ from goqueue.insight.group_views import GroupViews
 from goqueue.insight.history import STEP_S, History
 from goqueue.insight.lag import GroupLag
 from goqueue.insight.new_dead_letters import NewDeadLetters
+from goqueue.partitions.elsewhere.record_deletion import RecordDeletion
 from goqueue.partitions.maintenance import Pass
 from goqueue.pipelines.service import Pipelines
 from goqueue.publishing.messages import MessageWriter
@@ -29,10 +30,14 @@ from goqueue.queues.delivering import Deliverer
 from goqueue.queues.members import QueueMembers
 from goqueue.queues.service import Queues
 from goqueue.queues.traces import QueueTraces
+from goqueue.reading.any_fetch import AnyFetcher
 from goqueue.reading.fetch import Fetcher
+from goqueue.reading.positions import Positions
 from goqueue.reading.record_reader import RecordReader
-from goqueue.reading.stored_messages import MessageReader
+from goqueue.reading.remote_fetch import RemoteFetch
+from goqueue.reading.stored_messages import Fetches, MessageReader
 from goqueue.reading.time_range import TimeRanges
+from goqueue.reading.windows import AnyLooks, LocalLooks, Looks
 from goqueue.schemas.service import Schemas
 from goqueue.schemas.validation import SchemaValidator
 from goqueue.state.logs import StateLogs
@@ -51,6 +56,7 @@ if TYPE_CHECKING:
     from goqueue.partitions.upkeep import MaintenanceSettings
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
+    from goqueue.state.followed import FollowedState
     from goqueue.topics.catalogue import Topic
 
 
@@ -80,6 +86,8 @@ class Broker(LogBroker):
 
     def _build_services(self) -> None:
         """Groups, queues, delays, transactions and the rest, over the partitions."""
+        self.state_copies: dict[str, FollowedState] = {}
+        """Of a cluster: what every node has a copy of, by the topic that it is stored in."""
         self._build_groups()
         self._build_coordinated()
         self._build_views()
@@ -109,7 +117,7 @@ class Broker(LogBroker):
         self.groups = Groups(
             self.state_logs,
             self.topic_changes,
-            self.partitions,
+            self.figures,
             self.clock,
             self.executor,
             settings=settings.groups,
@@ -119,20 +127,55 @@ class Broker(LogBroker):
             traces=self.log_group_traces,
             facts=self.facts if self.facts.is_cluster else None,
         )
-        self.reader = MessageReader(self.fetcher, self.damage, self.opener)
-        self.time_ranges = TimeRanges(self.topics, self.partitions, self.reader, self.executor)
+        self._build_reading()
         self.memberships = Memberships(
             self.groups,
             self.topics,
             self.clock,
-            MemberReader(self.groups, self.partitions, self.fetcher, self.opener, self.damage),
+            MemberReader(self.groups, self.positions, self.fetches, self.opener, self.damage),
         )
         self.record_reader = RecordReader(self.executor, self.damage, self.opener)
         if self.partitions.holding is not None:
             self.partitions.holding.on_cut = self.record_reader.forget
 
+    def _build_reading(self) -> None:
+        """Messages of any partition, wherever it is led."""
+        self.positions = Positions(self.leaders, self.executor)
+        self.fetches: Fetches = self.fetcher
+        self.looks: Looks = LocalLooks(self.partitions, self.executor)
+        if self.facts.is_cluster:
+            remote = RemoteFetch(self.topics, self.routes)
+            self.fetches = fetcher = AnyFetcher(self.leaders, self.fetcher, remote)
+            self.looks = AnyLooks(self.leaders, fetcher, self.executor)
+        self.reader = MessageReader(self.fetches, self.damage, self.opener)
+        self.time_ranges = TimeRanges(self.topics, self.positions, self.reader)
+        self.record_deletion = RecordDeletion(self.topic_changes, self.leaders)
+
     def _build_coordinated(self) -> None:
-        """What only one node has so far: transactions, schemas, delays, queues and the rest."""
+        """What has a coordinator besides groups: every family in its turn."""
+        self._build_transactions()
+        self._build_schemas()
+        self._build_delays()
+        self.writer = self._make_writer()
+        self.transaction_writer = TransactionWriter(
+            self.topics, self.partitions, self.writer, self.transactions
+        )
+        self._build_queues()
+        self._build_dead_letters()
+        self.transaction_offsets = TransactionOffsets(
+            self.topics, self.queues, self.memberships, self.transactions
+        )
+        self._build_pipelines()
+        self.new_dead_letters = NewDeadLetters(
+            self.letters,
+            self.topics,
+            self.partitions,
+            self.pipelines,
+            clock=self.clock,
+            executor=self.executor,
+        )
+
+    def _build_transactions(self) -> None:
         self.transactions = Transactions(
             self.state_logs,
             self.topic_changes,
@@ -145,52 +188,47 @@ class Broker(LogBroker):
             partition_count=self.settings.transactions_partitions,
         )
         self.publisher.verify_transaction = self.transactions.verify_batch
+
+    def _build_schemas(self) -> None:
         self.schemas = Schemas(self.state_logs, self.topic_changes, self.damage, self.executor)
         self.validator = SchemaValidator(self.schemas, self.opener, self.clock, self.metrics)
         self.publisher.check_schemas = self.validator.check
+
+    def _build_delays(self) -> None:
         self.delays = Delays(self)
         self.clock_guard.on_set = self.delays.clock_was_set
-        self.writer = MessageWriter(self.topics, self.publisher, self.clock, self.validator.misfits)
-        self.transaction_writer = TransactionWriter(
-            self.topics, self.partitions, self.writer, self.transactions
-        )
+
+    def _make_writer(self) -> MessageWriter:
+        return MessageWriter(self.topics, self.publisher, self.clock, self.validator.misfits)
+
+    def _build_queues(self) -> None:
         self.queues = Queues(self)
         self.groups.is_queue_group = self.queues.knows
         self.groups.shares_messages = self.queues.shares
         self.queue_members = QueueMembers(self.queues, self.topics, self.memberships)
         self.deliverer = Deliverer(self, self.queues)
         self.acknowledger = Acknowledger(self, self.queues)
+
+    def _build_dead_letters(self) -> None:
         self.dead_letters = DeadLetters(self, self.queues)
-        self.letters = Letters(
-            self.queues, self.topics, self.partitions, self.record_reader, self.executor
-        )
+        self.letters = Letters(self.queues, self.topics, self.record_reader, self.executor)
         self.redrives = Redrives(self, self.letters)
-        self.transaction_offsets = TransactionOffsets(
-            self.topics, self.queues, self.memberships, self.transactions
-        )
+
+    def _build_pipelines(self) -> None:
         self.pipelines = Pipelines(self.state_logs, self.topic_changes, self.clock, self.executor)
-        self.new_dead_letters = NewDeadLetters(
-            self.letters,
-            self.topics,
-            self.partitions,
-            self.pipelines,
-            clock=self.clock,
-            executor=self.executor,
-        )
 
     def _build_views(self) -> None:
         """What is shown of all of it."""
         self.group_views = GroupViews(self.topics, self.groups, self.queues)
-        self.lag = GroupLag(self.topics, self.partitions, self.groups, self.queues)
+        self.lag = GroupLag(self.topics, self.figures, self.groups, self.queues)
         self.group_administrator = GroupAdministrator(
             self.topics,
-            self.partitions,
+            self.positions,
             self.groups,
             self.queues,
             views=self.group_views,
             lag=self.lag,
             measures=self.measures,
-            executor=self.executor,
         )
         self.backlogs = Backlogs(
             self.group_views, self.lag, self.partitions, self.clock, self.executor

@@ -1,76 +1,124 @@
-"""The broker of one node of a cluster: topics, partitions and consumer groups, and no more yet."""
+"""The broker of one node of a cluster."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.unserved import Unserved
-from goqueue.cluster.facts import not_in_cluster
 from goqueue.cluster.view_facts import view_of
 from goqueue.insight.cluster_gauges import ClusterGauges
 from goqueue.model.errors import ClusterError, GroupError
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.pipelines.service import PIPELINES_TOPIC, CopiedReports
 from goqueue.publishing.messages import MessageWriter
-from goqueue.schemas.registry import Registry
+from goqueue.publishing.router import PublishRouter
+from goqueue.queues.receipt_routing import RoutedAcknowledger
+from goqueue.schemas.copied import CopiedRegistry
+from goqueue.schemas.service import SCHEMAS_TOPIC
+from goqueue.state.followed import FollowedState
+from goqueue.state.spreading import Spreading
+from goqueue.transactions.cluster.service import ClusterTransactions
+from goqueue.transactions.cluster.writer import ClusterTransactionWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from goqueue.model.errors import GoQueueError
+    from goqueue.partitions.partition import Partition
+    from goqueue.state.followed import StateCopy
+    from goqueue.state.serial import SerialShard
     from goqueue.topics.catalogue import Topic
 
-TRANSACTIONS = "transactions"
-SCHEMAS = "schemas"
-DELAYS = "delayed messages"
-QUEUES = "queue and share groups"
 DEAD_LETTERS = "dead-letter queues"
-MEMBERS = "members of groups over HTTP and gRPC"
-PIPELINES = "reports of pipelines"
 
 
 class ClusterBroker(Broker):
-    """A node of a cluster. What a cluster does not serve refuses, and is not started."""
+    """A node of a cluster. What a cluster does not serve refuses, and is not started.
+
+    A family that is not served overrides how it is built; one that is served is built as on one
+    node, and started and stopped below.
+    """
 
     _configured_groups: frozenset[str] = frozenset()
     """Those that had settings of their own when these were last looked at."""
 
     def _build_coordinated(self) -> None:
-        def unserved(what: str, **answers: Any) -> Any:
-            return cast("Any", Unserved(what, **answers))
-
-        self.transactions = unserved(
-            TRANSACTIONS, list=_none, now_ms=self.clock.now_ms, snapshot_bytes=0
+        self._spreading = Spreading(self.routes)
+        super()._build_coordinated()
+        self.transaction_writer = ClusterTransactionWriter(
+            self.topics, self.partitions, self.writer, self.transactions, targets=self.targets
         )
-        self.transaction_writer = unserved(TRANSACTIONS)
-        self.transaction_offsets = unserved(TRANSACTIONS)
-        self.publisher.verify_transaction = _refusing(TRANSACTIONS)
-        self.schemas = unserved(SCHEMAS, registry=Registry(unserved(SCHEMAS)), snapshot_bytes=0)
-        self.validator = unserved(SCHEMAS)
-        self.publisher.check_schemas = _no_schemas
-        self.delays = unserved(DELAYS)
-        self.publisher.delays = self.delays
-        self.writer = MessageWriter(self.topics, self.publisher, self.clock, _refusing(SCHEMAS))
-        self.writer.check_led = self._check_led
-        self.queues = unserved(QUEUES, find=_nothing, snapshot_bytes=0)
-        self.queue_members = unserved(QUEUES, find=_nothing)
-        self.memberships = unserved(MEMBERS)
-        self.deliverer = self.acknowledger = unserved(QUEUES)
-        self.dead_letters = self.redrives = unserved(DEAD_LETTERS)
-        self.letters = unserved(DEAD_LETTERS, count_all=_zero)
-        self.new_dead_letters = unserved(DEAD_LETTERS, all=_empty)
-        self.pipelines = unserved(PIPELINES, all=_none, generation=0)
+        self.new_dead_letters = _unserved(DEAD_LETTERS, all=_empty)
 
-    def _check_led(self, topic_name: str, numbers: Iterable[int]) -> None:
-        for number in numbers:
-            self.partitions.partition(TopicPartition(topic_name, number))
+    def _build_transactions(self) -> None:
+        self.transactions = ClusterTransactions(
+            self.state_logs,
+            self.topic_changes,
+            self.partitions,
+            self.groups,
+            routes=self.routes,
+            clock=self.clock,
+            measures=self.measures,
+            producer_ids=self.producer_ids,
+            executor=self.executor,
+            settings=self.settings.transactions,
+            partition_count=self.settings.transactions_partitions,
+        )
+        self.publisher.verify_transaction = self.transactions.verify_batch
+
+    def _build_schemas(self) -> None:
+        super()._build_schemas()
+        copy = self._copied(SCHEMAS_TOPIC, CopiedRegistry(self.schemas), self.schemas.shard)
+        self.schemas.catch_up = copy.caught_up
+
+    def _make_writer(self) -> MessageWriter:
+        self.publish_router = PublishRouter(
+            self.topics, self.partitions, self.publisher, self.routes
+        )
+        return MessageWriter(self.topics, self.publish_router, self.clock, self.validator.misfits)
+
+    def _build_queues(self) -> None:
+        super()._build_queues()
+        self.acknowledger = RoutedAcknowledger(self, self.queues, self.routes)
+        self.record_reader.is_copied = self._is_copied
+
+    def _is_copied(self, partition: Partition) -> bool:
+        """Whether a replica of a partition on another node is in sync."""
+        topic = self.topics.catalogue.by_name.get(partition.id.topic)
+        if topic is None:
+            return False
+        in_sync = self.facts.partition(topic.topic_id, partition.id.partition).isr
+        return any(each != self.facts.node_id for each in in_sync)
+
+    def _build_pipelines(self) -> None:
+        super()._build_pipelines()
+        self._copied(PIPELINES_TOPIC, CopiedReports(self.pipelines), self.pipelines.shard)
+
+    def _copied(self, topic: str, copy: StateCopy, shard: SerialShard) -> FollowedState:
+        """Let every node have what the leader of a topic's only partition stores."""
+        place = TopicPartition(topic, 0)
+        followed = FollowedState(
+            place, copy, self.leaders, self.fetcher, self.fetches, positions=self.positions
+        )
+        shard.spread = partial(self._spreading.spread, topic)
+        self.state_copies[topic] = followed
+        return followed
 
     async def start_services(self) -> None:
         """Coordinate the groups whose partitions this node leads, from now on."""
         await self.coordinated_group_configs.load()
         self.coordinated_group_configs.on_change(self._follow_group_configs)
+        self.figures.start()
+        if self.keeper is not None:
+            self.keeper.spread = self._spreading.spread_view
         await self.groups.start()
+        await self.transactions.start()
+        await self.queues.start()
+        await self.schemas.start()
+        await self.pipelines.start()
+        for copy in self.state_copies.values():
+            copy.start()
+        await self.delays.start()
         await self.topic_changes.finish_deletions(self.topics_at_start, self.groups.forget_topic)
         gauges = ClusterGauges(self, view_of(self.facts), self.facts)
         if self.keeper is not None:
@@ -90,41 +138,31 @@ class ClusterBroker(Broker):
     async def stop(self) -> None:
         """Stop everything in order, so that the next start has nothing to recover."""
         await self.topic_changes.stop()
+        await self.redrives.stop()
+        await self.dead_letters.stop()
+        await self.queues.stop()
+        await self.transactions.stop()
+        await self.figures.stop()
+        self.publish_router.close()
+        await self.delays.stop()
+        for copy in self.state_copies.values():
+            await copy.stop()
+        await self.pipelines.stop()
+        await self.schemas.stop()
+        await self.validator.stop()
         await self.groups.stop()
         await self.close()
 
     def _forget_topic(self, topic: Topic) -> None:
         self.groups.forget_topic(topic.name)
+        self.queues.forget_topic(topic.topic_id, self.partitions.local_of(topic))
         self.measures.forget_topic(topic.name)
         self.writer.forget_topic(topic.name)
+        self.delays.forget_topic(topic)
 
 
-def _refusing(what: str) -> Any:
-    """A function that refuses whatever it is called with."""
-
-    def refuse(*_: object) -> NoReturn:
-        raise not_in_cluster(what)
-
-    return refuse
-
-
-async def _no_schemas(*_: object) -> GoQueueError:
-    """What is to be said against every batch of a topic with schemas."""
-    return not_in_cluster(SCHEMAS)
-
-
-def _nothing(*_: object) -> None:
-    """There is none of that name."""
-
-
-def _none(*_: object) -> list[Any]:
-    """There are none."""
-    return []
-
-
-async def _zero(*_: object) -> int:
-    """There are none, and it takes no time to find out."""
-    return 0
+def _unserved(what: str, **answers: Any) -> Any:
+    return cast("Any", Unserved(what, **answers))
 
 
 async def _empty(*_: object) -> list[Any]:

@@ -15,6 +15,8 @@ from goqueue.partitions.batch_opener import BatchOpener
 from goqueue.partitions.clock_guard import ClockGuard
 from goqueue.partitions.damage import DamageReports
 from goqueue.partitions.due_marks import MaintenanceMarks
+from goqueue.partitions.elsewhere.figures import PartitionFigures
+from goqueue.partitions.elsewhere.leaders import Leaders
 from goqueue.partitions.health import Health
 from goqueue.partitions.maintenance import MaintainedNode, Maintenance
 from goqueue.partitions.measures import Measures
@@ -23,11 +25,13 @@ from goqueue.partitions.producer_ids import ProducerIds
 from goqueue.partitions.topic_changes import TopicChanges
 from goqueue.publishing.large_batches import LargeBatches
 from goqueue.publishing.publish import Publisher
+from goqueue.publishing.targets import Targets
 from goqueue.publishing.traces import PublishTraces
 from goqueue.runtime.clock import Clock, SystemClock
 from goqueue.runtime.disk import Disk, SystemDisk
 from goqueue.storage.open_files import OpenFiles, SharedFiles
 from goqueue.topics.catalogue import Topics
+from goqueue.topics.routes import Routes
 from goqueue.tracing.store import TraceStore
 from goqueue.tracing.tracer import Tracer
 
@@ -84,10 +88,12 @@ class LogBroker:
         self.topics_at_start: Collection[str] = ()
         """Those that the catalogue had when it was loaded."""
         self.marks = MaintenanceMarks()
+        open_files = OpenFiles(settings.max_open_segments)
+        self.files = SharedFiles(self.disk, open_files, settings.data_dir)
         self.partitions = Partitions(
             settings.data_dir / TOPICS_FOLDER,
             self.topics,
-            SharedFiles(self.disk, OpenFiles(settings.max_open_segments), settings.data_dir),
+            self.files,
             self.clock,
             executor=self._syncs,
             measures=self.measures,
@@ -96,6 +102,11 @@ class LogBroker:
         )
         if self.facts.is_cluster:
             self.partitions.facts = self.facts
+        self.routes = Routes(self.topics, self.facts)
+        """Who leads what, and the connections to the other nodes."""
+        self.leaders = Leaders(self.topics, self.partitions, self.facts, self.routes)
+        self.figures = PartitionFigures(self.topics, self.leaders)
+        """How large partitions are and where they end, wherever they are led."""
         self.health = Health(self.metrics, self.disk, settings.data_dir)
         self.partitions.on_opened = self.health.opened
         self.producer_ids = ProducerIds(store)
@@ -108,10 +119,12 @@ class LogBroker:
             str(settings.node_id),
         )
         self.tracer = Tracer(self.traces, self.topics, self.clock, str(settings.node_id))
-        self.publisher = Publisher(
-            self.partitions, self.clock, self.measures, PublishTraces(self.tracer)
-        )
+        self.publisher = self._make_publisher()
         self.publisher.steady_ms = self.clock_guard.steady_ms
+        self.targets = Targets(
+            self.topics, self.partitions, self.routes, self.publisher, self.executor
+        )
+        """Partitions to hand messages over to, wherever they are led."""
         self.large_batches = LargeBatches(self.partitions, self.opener)
         self.topic_changes = self._make_topic_changes()
         self.create_topic = self.topic_changes.create
@@ -135,6 +148,16 @@ class LogBroker:
             self.clock,
             self.settings.replication_factor,
         )
+
+    def _make_publisher(self) -> Publisher:
+        traces = PublishTraces(self.tracer)
+        if self.keeper is None:
+            return Publisher(self.partitions, self.clock, self.measures, traces)
+        from goqueue.publishing.cluster_publish import (  # noqa: PLC0415 - not alone
+            ClusterPublisher,
+        )
+
+        return ClusterPublisher(self.partitions, self.clock, self.measures, traces)
 
     def _make_topic_changes(self) -> TopicChanges:
         count = self.settings.default_partitions

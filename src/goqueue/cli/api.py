@@ -35,22 +35,30 @@ _STALE: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPip
 
 
 class Api:
-    """One server over one connection, which is opened at the first request."""
+    """One server over one connection, which is opened at the first request.
+
+    Of several servers it is the first that lets itself be connected to.
+    """
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        parts = urlsplit(target.server)
-        self._base = parts.path.rstrip("/")
-        kind = (
-            http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        )
-        self._connection = kind(parts.hostname or "", parts.port, timeout=target.timeout_s)
+        self._use(target.servers[0])
         self._headers = {
             "accept": "application/json",
             "user-agent": f"goqueue/{goqueue.__version__}",
         }
         if target.api_key is not None:
             self._headers["x-api-key"] = target.api_key
+
+    def _use(self, server: str) -> None:
+        """Ask this server from now on."""
+        self.server = server
+        parts = urlsplit(server)
+        self._base = parts.path.rstrip("/")
+        kind = (
+            http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        )
+        self._connection = kind(parts.hostname or "", parts.port, timeout=self.target.timeout_s)
 
     def __enter__(self) -> Self:
         return self
@@ -120,6 +128,8 @@ class Api:
         self._drop_ended()
         reused = self._connection.sock is not None
         try:
+            if not reused:
+                self._connect()
             try:
                 return self._once(method, path, data, headers)
             except _STALE:
@@ -128,10 +138,28 @@ class Api:
                 if not reused or method != "GET":
                     raise
                 self._connection.close()
+                self._connect()
                 return self._once(method, path, data, headers)
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             raise UnreachableError(self._unreachable(error)) from error
+
+    def _connect(self) -> None:
+        """Open the connection: to this server, or else to the next. Raises what the last raised."""
+        servers = self.target.servers
+        first = servers.index(self.server)
+        failure: Exception | None = None
+        for each in servers[first:] + servers[:first]:
+            if each != self.server:
+                self._use(each)
+            try:
+                self._connection.connect()
+            except (OSError, http.client.HTTPException) as error:
+                failure = error
+            else:
+                return
+        if failure is not None:
+            raise failure
 
     def _drop_ended(self) -> None:
         """Close a connection that the server has closed, as it does after a minute of silence.
@@ -154,7 +182,7 @@ class Api:
             return response.status, response.headers.get("content-type", ""), response.read()
 
     def _decoded(self, kind: type[_T], status: int, media_type: str, body: bytes) -> _T:
-        server = self.target.server
+        server = self.server
         try:
             if "json" in media_type:
                 return msgspec.json.decode(body, type=kind)
@@ -179,12 +207,12 @@ class Api:
             )
         except (ValueError, KeyError, TypeError, AttributeError):
             return UnreachableError(
-                f"{self.target.server} answered {status} "
+                f"{self.server} answered {status} "
                 f"{http.client.responses.get(status, '')}: is it a GoQueue server?"
             )
 
     def _unreachable(self, error: Exception) -> str:
-        url, source = self.target.server, self.target.source
+        url, source = " and ".join(self.target.servers), self.target.source
         if isinstance(error, TimeoutError):
             return f"no answer from {url} within {self.target.timeout_s:g} s (see --timeout)"
         if isinstance(error, ssl.SSLCertVerificationError):

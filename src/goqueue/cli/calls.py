@@ -38,7 +38,7 @@ ServerOption: TypeAlias = Annotated[
         "--server",
         "-s",
         metavar="URL",
-        help="The URL of the server, as in http://localhost:8080.",
+        help="The URL of the server, as in http://localhost:8080; of a cluster, of several nodes.",
         rich_help_panel=_PANEL,
     ),
 ]

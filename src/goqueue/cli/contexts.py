@@ -77,12 +77,21 @@ class Contexts:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The server that a command talks to, and who said so."""
+    """The server that a command talks to, and who said so.
+
+    Of a cluster it may be several addresses, with commas between them: the first that answers is
+    asked, and every node knows what the others do.
+    """
 
     server: str
     source: str
     api_key: str | None = field(default=None, repr=False)
     timeout_s: float = DEFAULT_TIMEOUT_S
+
+    @property
+    def servers(self) -> list[str]:
+        """Each of the addresses."""
+        return self.server.split(",")
 
 
 # --- The rule ------------------------------------------------------------------------------------
@@ -132,11 +141,15 @@ def _chosen(
 
 
 def checked_url(text: str, source: str) -> str:
-    """An address as a base URL; `localhost:8080` will do.
+    """An address as a base URL, or several of them; `localhost:8080` will do.
 
     Raises:
-        UsageError: it is no address of an HTTP server.
+        UsageError: one is no address of an HTTP server.
     """
+    return ",".join(_checked_url(each.strip(), source) for each in text.split(","))
+
+
+def _checked_url(text: str, source: str) -> str:
     url = text if "://" in text else f"http://{text}"
     parts = urlsplit(url)
     with contextlib.suppress(ValueError):  # a port that is no number

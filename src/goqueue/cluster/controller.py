@@ -28,6 +28,9 @@ from goqueue.cluster.records import (
     fence_key,
     new_token,
 )
+from goqueue.cluster.suspicion import Lapses
+from goqueue.cluster.units import NO_UNITS, members, reunited
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from goqueue.cluster.elections import LogEnd
     from goqueue.cluster.metadata import Entry, Revision
     from goqueue.cluster.records import PartitionRecord
+    from goqueue.cluster.units import Units
     from goqueue.cluster.view import ClusterView, Stored
 
 RESEND_S: Final = 0.2
@@ -54,6 +58,17 @@ SWEEP_S: Final = 1.0
 
 ORPHAN_S: Final = 120.0
 """Records without a topic go after so long; a topic that is being created has its records first."""
+
+
+class Inquiry(NamedTuple):
+    """A partition of which every replica lost something, whose nodes are to be asked what is left.
+
+    What they answer counts while the record is the one that they were asked about.
+    """
+
+    key: PartitionKey
+    revision: Revision
+    nodes: tuple[int, ...]
 
 
 class _Sent:
@@ -91,6 +106,7 @@ class ControllerCore:
         self._preferred_s: float | None = None
         self._orphans: dict[PartitionKey, float] = {}
         self._swept_s = -SWEEP_S
+        self._lapses = Lapses(node_id)
 
     @property
     def is_controller(self) -> bool:
@@ -135,11 +151,15 @@ class ControllerCore:
         now_s: float,
         suspected: Collection[int] = (),
         topics: Mapping[UUID, int] | None = None,
+        units: Units = NO_UNITS,
+        *,
+        lapsed: Collection[int] = (),
     ) -> list[Proposal]:
         """What must happen in this view; to be called whether or not this node is the controller.
 
         `suspected` are those whom `Suspicion.agreed` names, `topics` how many partitions each has;
-        without them no record is swept.
+        without them no record is swept. One node leads each of the `units`. `lapsed` are heard
+        without being registered.
         """
         self._observe(view)
         if self.revision is None:
@@ -147,30 +167,45 @@ class ControllerCore:
         self._settle(view)
         proposals = [*self._resend(now_s)]
         proposals += self._fence(view, suspected, now_s)
+        if self._lapses.note(view, lapsed, now_s):
+            self._scanned = None
         if view.revision != self._scanned:
             self._scanned = view.revision
             proposals += self._propose("elect", self._elections(view, suspected), view, now_s)
-        proposals += self._propose("preferred", self._preferred(view, now_s), view, now_s)
+            proposals += self._propose("unit", self._reunited(units, view), view, now_s)
+        proposals += self._propose("preferred", self._preferred(units, view, now_s), view, now_s)
         if topics is not None:
             proposals += self._propose("sweep", self._sweep(view, topics, now_s), view, now_s)
         return proposals
 
-    def recoverable(self, view: ClusterView) -> Iterator[PartitionKey]:
-        """Partitions that every replica lost something of: to be asked how far their logs reach."""
+    def inquiries(self, view: ClusterView) -> Iterator[Inquiry]:
+        """What nodes are to be asked, so that one of them can lead what all lost something of."""
         return (
-            key
+            Inquiry(key, stored.revision, stored.value.struck)
             for key, stored in view.partitions.items()
-            if self.is_controller and self._is_free(key) and elections.is_recoverable(stored, view)
+            if self._is_recoverable(key, stored, view)
         )
 
+    def _is_recoverable(
+        self, key: PartitionKey, stored: Stored[PartitionRecord], view: ClusterView
+    ) -> bool:
+        is_due = self.is_controller and self._is_free(key)
+        return is_due and elections.is_recoverable(stored, view)
+
     def recover(
-        self, key: PartitionKey, ends: Mapping[int, LogEnd], view: ClusterView, now_s: float
+        self, inquiry: Inquiry, ends: Mapping[int, LogEnd], view: ClusterView, now_s: float
     ) -> Proposal | None:
-        """Let the replica whose log reaches furthest lead, once every one of them has answered."""
-        stored = view.partitions.get(key)
-        if stored is None or key not in self.recoverable(view):
+        """Let the replica whose log reaches furthest lead, once every one of them has answered.
+
+        None when they are to be asked again: a node that answered has been started anew since, and
+        may have less now, or the record is another one.
+        """
+        key, stored = inquiry.key, view.partitions.get(inquiry.key)
+        if stored is None or stored.revision != inquiry.revision:
             return None
-        if not ends.keys() >= set(stored.value.struck):
+        if not self._is_recoverable(key, stored, view) or ends.keys() != set(inquiry.nodes):
+            return None
+        if any(view.nodes[each].incarnation != end.incarnation for each, end in ends.items()):
             return None
         record = elections.recovered(stored.value, ends, view)
         change = PartitionChange(key, stored.revision, record, frozenset(ends))
@@ -292,12 +327,19 @@ class ControllerCore:
             record = elections.elected(stored, view)
             if record is None or not self._is_free(key):
                 continue
+            if self._lapses.is_returning(stored.value, view):
+                continue
             if record.leader in suspected:
                 self._scanned = None  # once it is fenced, or heard again
             else:
                 yield _change(key, stored, record)
 
-    def _preferred(self, view: ClusterView, now_s: float) -> Iterator[PartitionChange]:
+    def _reunited(self, units: Units, view: ClusterView) -> Iterator[PartitionChange]:
+        return (each for each in reunited(units, view) if self._is_free(each.key))
+
+    def _preferred(
+        self, units: Units, view: ClusterView, now_s: float
+    ) -> Iterator[PartitionChange]:
         active = frozenset(node.node_id for node in view.active())
         if self._preferred_s is None:
             self._preferred_s = now_s + PREFERRED_EVERY_S
@@ -308,8 +350,9 @@ class ControllerCore:
             return
         left = max(1, len(view.partitions) // PREFERRED_SHARE)
         self._preferred_s = now_s + PREFERRED_EVERY_S
+        following = members(units)
         for key, stored in view.partitions.items():
-            record = elections.preferred(stored, view)
+            record = None if key in following else elections.preferred(stored, view)
             if record is None or not self._is_free(key):
                 continue
             if not left:

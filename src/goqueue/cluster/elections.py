@@ -35,6 +35,8 @@ class LogEnd(NamedTuple):
     end: int
     start: int = 0
     """Everything below was committed, for nothing else is removed."""
+    incarnation: int = 0
+    """Of the run of the node that said so: another one may have less."""
 
 
 # --- The in-sync set ------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 from goqueue.model.errors import (
     GoQueueError,
     LeaderUnavailableError,
-    NotCoordinatorError,
     NotInClusterError,
     NotLeaderError,
 )
@@ -24,6 +23,10 @@ if TYPE_CHECKING:
 
     from goqueue.cluster.records import NodeAddress
 
+
+HTTP_LISTENER: Final = "HTTP"
+GRPC_LISTENER: Final = "GRPC"
+"""The names under which nodes tell where they take requests besides Kafka's."""
 
 ACTIVE: Final = "active"
 STOPPING: Final = "stopping"
@@ -153,15 +156,10 @@ def as_refused(error: GoQueueError) -> GoQueueError:
     if isinstance(error, NotLeaderError) and error.leader is None:
         return LeaderUnavailableError(f"{error.partition} has no leader at the moment: try again")
     if isinstance(error, NotLeaderError):
-        where, there = f"{error.partition} is led by node {error.leader}", f"node {error.leader}"
-    elif isinstance(error, NotCoordinatorError):
-        where, there = "another node coordinates the group", "that node"
-    else:
-        return error
-    return NotInClusterError(
-        f"{where}, and requests over HTTP and gRPC are not forwarded: not yet in a cluster. Send "
-        f"it to {there}, or use a Kafka client, which finds it by itself"
-    )
+        return LeaderUnavailableError(
+            f"{error.partition} is led by node {error.leader} and has just moved: try again"
+        )
+    return error
 
 
 def not_in_cluster(what: str) -> NotInClusterError:

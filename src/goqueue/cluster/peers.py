@@ -6,10 +6,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from asyncio import Future
+    from collections.abc import Callable, Sequence
 
     from goqueue.model.errors import GoQueueError
     from goqueue.wire.kafka.api_keys import ApiKey
+    from goqueue.wire.kafka.primitives import Buffer
     from goqueue.wire.kafka.reading import Struct
     from goqueue.wire.kafka.replica_fetch import ReplicaFetch, ReplicaFetched
 
@@ -43,6 +45,29 @@ class ReplicaLink(Protocol):
         """Hang up; what was asked and not answered fails."""
 
 
+class PeerConnection(Protocol):
+    """A connection to a node that one caller has for itself: its requests stay in order."""
+
+    is_open: bool
+
+    async def ask(self, api: ApiKey, version: int, /, wait_s: float = 0.0, **fields: Any) -> Struct:
+        """Ask one thing. Raises `ConnectionLostError` of the client."""
+
+    def exchange(
+        self, api: ApiKey, version: int, body: Sequence[Buffer], wait_s: float = 0.0
+    ) -> Future[memoryview]:
+        """Send a request whose body is encoded already; the future is the frame of the answer.
+
+        Several may be under way; whether they are served side by side is for the API to say.
+        """
+
+    def parse(self, answer: memoryview, api: ApiKey, version: int) -> Struct:
+        """What an answer says."""
+
+    def close(self) -> None:
+        """Hang up; what was asked and not answered fails."""
+
+
 class Peers(Protocol):
     """The other nodes of the cluster."""
 
@@ -58,4 +83,12 @@ class Peers(Protocol):
     async def ask(
         self, node_id: int, api: ApiKey, version: int, /, wait_s: float = 0.0, **fields: Any
     ) -> Struct:
-        """Ask a node one thing, on a connection that is kept for such calls. Raises like `open`."""
+        """Ask a node one thing, on a connection that nobody else uses meanwhile.
+
+        `wait_s` is how long the request lets the answer wait. Raises like `open`, and
+        `PeerUnavailableError` when the connection is lost before the answer is there: then nobody
+        knows whether the request was served.
+        """
+
+    async def dial(self, node_id: int) -> PeerConnection:
+        """A connection for requests that have to stay in order. Raises like `open`."""

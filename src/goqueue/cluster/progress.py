@@ -241,14 +241,17 @@ class LeaderProgress:
     def _move(self) -> bool:
         if self.is_short or not self.is_leading:
             return False
-        lowest = min(map(self._position_of, self.maximal))
+        lowest, followers = self.position, self.followers
+        if lowest <= self.hw:
+            return False
+        members = self.record.isr if self._pending is None else self.maximal
+        for node_id in members:
+            if node_id != self.node_id and followers[node_id].position < lowest:
+                lowest = followers[node_id].position
         if lowest <= self.hw:
             return False
         self.hw = lowest
         return True
-
-    def _position_of(self, node_id: int) -> int:
-        return self.position if node_id == self.node_id else self.followers[node_id].position
 
     def _adopt(self, stored: Stored[PartitionRecord]) -> bool:
         if stored.revision <= self.revision:

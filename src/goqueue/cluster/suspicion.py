@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Final
 from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from goqueue.cluster.records import PartitionRecord
     from goqueue.cluster.view import ClusterView
 
 PING_S: Final = 0.1
@@ -24,6 +27,9 @@ LOOP_LAG_MS: Final = 3000
 
 OWN_PAUSE_S: Final = 0.35
 """A longer gap between two own ticks means that this node was paused, and heard nobody for it."""
+
+RETURN_S: Final = 3.0
+"""How long a leader that is heard may be without a registration before another one is elected."""
 
 
 class Ping(NamedTuple):
@@ -44,6 +50,8 @@ class _Peer:
 
     def __init__(self, incarnation: int, now_s: float) -> None:
         self.incarnation = incarnation
+        self.is_registered = True
+        """False since its session has lapsed: it may be heard all the same."""
         self.heard_s = now_s
         self.is_refused = False
         self.ping: Ping | None = None
@@ -60,8 +68,10 @@ class Suspicion:
 
     def watch(self, view: ClusterView, now_s: float) -> None:
         """Follow who is registered; a run that is new has the time of a silence to be heard."""
-        for node_id in self._peers.keys() - view.nodes.keys():
+        for node_id in self._peers.keys() - view.nodes.keys() - view.lapsed.keys():
             del self._peers[node_id]
+        for node_id, known in self._peers.items():
+            known.is_registered = node_id in view.nodes
         for node_id, node in view.nodes.items():
             peer = self._peers.get(node_id)
             if node_id != self.node_id and (peer is None or peer.incarnation != node.incarnation):
@@ -99,13 +109,23 @@ class Suspicion:
     def suspects(self, now_s: float) -> frozenset[int]:
         """The nodes that this one takes for dead, or for as good as."""
         return frozenset(
-            node_id for node_id, peer in self._peers.items() if _is_suspect(peer, now_s)
+            node_id
+            for node_id, peer in self._peers.items()
+            if peer.is_registered and _is_suspect(peer, now_s)
+        )
+
+    def lapsed(self, now_s: float) -> frozenset[int]:
+        """The nodes that are heard, although their sessions have lapsed."""
+        return frozenset(
+            node_id
+            for node_id, peer in self._peers.items()
+            if not peer.is_registered and not _is_suspect(peer, now_s)
         )
 
     def agreed(self, now_s: float) -> frozenset[int]:
         """The suspects whom another live node suspects too; all, when no other is left."""
         suspects = self.suspects(now_s)
-        others = self._peers.keys() - suspects
+        others = {each for each, peer in self._peers.items() if peer.is_registered} - suspects
         return frozenset(
             suspect
             for suspect in suspects
@@ -133,6 +153,42 @@ class Suspicion:
     def _suspects_too(self, node_id: int, suspect: int) -> bool:
         ping = self._peers[node_id].ping if node_id in self._peers else None
         return ping is not None and suspect in ping.suspects
+
+
+class Lapses:
+    """Nodes whose sessions have lapsed although they run: what they lead is theirs for a while.
+
+    A store that did not answer for longer than a session lasts forgets the registrations of all
+    nodes. They register again, in the same incarnation, as soon as it answers. Nothing else has
+    happened, so nothing is elected meanwhile. That is no matter of safety: an election is safe.
+    """
+
+    def __init__(self, node_id: int) -> None:
+        """Decide as node `node_id`, which hears itself."""
+        self._node_id = node_id
+        self._since_s: dict[int, float] = {}
+        """When it was first seen that the session of a node had lapsed."""
+        self._returning: dict[int, int] = {}
+        """Nodes that are likely to register again, with the incarnations that they had."""
+
+    def note(self, view: ClusterView, heard: Collection[int], now_s: float) -> bool:
+        """Look who is not registered and who of them is heard; whether elections depend on it."""
+        before = self._returning
+        self._since_s = {each: self._since_s.get(each, now_s) for each in view.lapsed}
+        self._returning = {
+            each: view.lapsed[each].incarnation
+            for each, since_s in self._since_s.items()
+            if (each in heard or each == self._node_id) and now_s - since_s < RETURN_S
+        }
+        return bool(before or self._returning)
+
+    def is_returning(self, record: PartitionRecord, view: ClusterView) -> bool:
+        """Whether a partition is left to its leader, in the run in which it became that."""
+        leader = record.leader
+        if leader is None or self._returning.get(leader) != record.leader_incarnation:
+            return False
+        fence = view.fences.get(leader)
+        return fence is None or fence.value.incarnation < record.leader_incarnation
 
 
 def _holder(view: ClusterView) -> int | None:

@@ -79,8 +79,10 @@ class ViewFacts:
         is_recent = now_s - self._lapsed_s.setdefault(node_id, now_s) < _LAPSED_S
         return node if is_recent else None
 
-    def _is_alive(self, node_id: int) -> bool:
-        return self._found(node_id) is not None
+    def _is_served(self, node_id: int) -> bool:
+        """Whether `nodes` names it: clients of some libraries hang on a leader that they lack."""
+        node = self._found(node_id)
+        return node is not None and node.record.state is not NodeState.STARTING
 
     def members(self) -> Sequence[MemberFacts]:
         """The nodes that have ever had a folder in the cluster, and those that are registered."""
@@ -112,19 +114,19 @@ class ViewFacts:
         return self.view.controller_id()
 
     def partition(self, topic_id: UUID, number: int) -> PartitionFacts:
-        """What the partition's record says; a leader that is not alive is no leader."""
+        """What the partition's record says; a leader that clients are not told of is none."""
         stored = self.view.partitions.get(PartitionKey(topic_id, number))
         if stored is None:
             return UNKNOWN
-        record, is_alive = stored.value, self._is_alive
+        record, is_served = stored.value, self._is_served
         leader = record.leader
         return PartitionFacts(
-            leader if leader is not None and is_alive(leader) else None,
+            leader if leader is not None and is_served(leader) else None,
             record.epoch,
             record.replicas,
             record.isr,
             record.elr,
-            tuple(each for each in record.replicas if not is_alive(each)),
+            tuple(each for each in record.replicas if not is_served(each)),
         )
 
 

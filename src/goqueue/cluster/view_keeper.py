@@ -92,6 +92,8 @@ class ViewKeeper:
         self._followers: list[Follower] = []
         self._waiting: defaultdict[Revision, list[asyncio.Future[None]]] = defaultdict(list)
         self._tasks: list[asyncio.Task[None]] = []
+        self.spread: Callable[[Revision], Awaitable[None]] | None = None
+        """Returns when the other nodes that answer have seen a revision; set by the broker."""
 
     # --- Following -------------------------------------------------------------------------------
 
@@ -143,6 +145,12 @@ class ViewKeeper:
             await self.reconcile()
         finally:
             waiting.cancel()
+
+    async def written(self, revision: Revision) -> None:
+        """`reached` after a write for a client, which may ask any node next. Raises likewise."""
+        await self.reached(revision)
+        if self.spread is not None:
+            await self.spread(revision)
 
     # --- Running ---------------------------------------------------------------------------------
 

@@ -33,6 +33,8 @@ class BrokerSettings(msgspec.Struct, frozen=True):
     """Names and passwords of users to make at the first start."""
     max_open_segments: int = MAX_OPEN_SEGMENTS
     """Of all logs together; see `goqueue.storage.open_files`."""
+    remote_queue_sources: bool = False
+    """Queue groups of a cluster read leaders only, never replicas of their own node: for tests."""
     replication_factor: int = 3
     """How many replicas a cluster keeps of partitions of which nothing else is said, if it has as
     many nodes."""

@@ -12,6 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from goqueue.delays.deltas import (
+    Confirmed,
     Delta,
     Ended,
     Intent,
@@ -38,6 +39,8 @@ _PAGE: Final = SNAPSHOT + b"p"
 _INTENT: Final = SNAPSHOT + b"i"
 _SLOT: Final = SNAPSHOT + b"l"
 _SAVED: Final = SNAPSHOT + b"e"
+_EPOCH: Final = SNAPSHOT + b"g"
+_CONFIRMED: Final = SNAPSHOT + b"c"
 _HEAD_VALUE: Final = struct.Struct(f">qq{CLASSES * 2}q4q")
 _PAGE_KEY: Final = struct.Struct(">Bq")
 _NUMBER: Final = struct.Struct(">q")
@@ -59,6 +62,7 @@ class DelayBook:
 
     def __init__(self) -> None:
         self.producer_id: int | None = None
+        self.producer_epoch = 0
         self.classes = tuple(ClassStates() for _ in range(CLASSES))
         self.intents: dict[int, Intent] = {}
         """By number, rising: what may or may not be in its partition after a power cut. As many as
@@ -68,6 +72,8 @@ class DelayBook:
         self.next_intent = 0
         self.saved_ends: tuple[int, ...] = (0,) * CLASSES
         """When messages before these offsets are due is said by slot files."""
+        self.confirmed: tuple[int, ...] = (0,) * CLASSES
+        """Of messages before these offsets it is known whether their batches were stored whole."""
         self.slot_sizes: dict[int, int] = {}
         """How many bytes each slot file had then; replaced as a whole."""
         self.totals: Counter[DelayedState] = Counter()
@@ -147,7 +153,9 @@ class DelayBook:
         elif isinstance(delta, Ended):
             self._change(delta.topic_id, delta.ids, delta.state)
         elif isinstance(delta, ProducerGiven):
-            self.producer_id = delta.producer_id
+            self.producer_id, self.producer_epoch = delta
+        elif isinstance(delta, Confirmed):
+            self.confirmed = delta.ends
 
     def _intend(self, intent: Intent) -> None:
         self.intents[intent.number] = intent
@@ -189,6 +197,7 @@ class DelayBook:
         """Everything as it is when the first entry is drawn, as keys and values."""
         places = [place for states in self.classes for place in (states.start, states.end)]
         producer_id = -1 if self.producer_id is None else self.producer_id
+        producer_epoch, confirmed = self.producer_epoch, self.confirmed
         totals = [self.totals[state] for state in DelayedState]
         head = _HEAD_VALUE.pack(producer_id, self.next_intent, *places, *totals)
         saved, sizes = _ENDS.pack(*self.saved_ends), self.slot_sizes
@@ -201,6 +210,10 @@ class DelayBook:
         intents = [*self.intents.values()]
         yield _HEAD, head
         yield _SAVED, saved
+        if producer_epoch:
+            yield _EPOCH, _NUMBER.pack(producer_epoch)
+        if any(confirmed):
+            yield _CONFIRMED, _ENDS.pack(*confirmed)
         for slot, size in sizes.items():
             yield _SLOT + _NUMBER.pack(slot), _NUMBER.pack(size)
         for topic_id, number in topics:
@@ -240,14 +253,22 @@ class DelayBook:
             class_number, number = _PAGE_KEY.unpack(key)
             page = self.classes[class_number].pages[number] = Page.decode(value)
             self._pending.update(page.topics)
-        elif kind == _SAVED:
-            self.saved_ends = _ENDS.unpack(value)
+        elif kind in {_CONFIRMED, _EPOCH, _SAVED}:
+            self._load_number(kind, value)
         elif kind == _SLOT:
             self.slot_sizes[_NUMBER.unpack(key)[0]] = _NUMBER.unpack(value)[0]
         elif kind == _INTENT:
             intent = decode_delta(key, value)
             if isinstance(intent, Intent):
                 self._intend(intent)
+
+    def _load_number(self, kind: bytes, value: bytes) -> None:
+        if kind == _CONFIRMED:
+            self.confirmed = _ENDS.unpack(value)
+        elif kind == _EPOCH:
+            (self.producer_epoch,) = _NUMBER.unpack(value)
+        else:
+            self.saved_ends = _ENDS.unpack(value)
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` when pages, counts and intents contradict each other."""

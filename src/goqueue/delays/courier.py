@@ -1,8 +1,8 @@
 """Handing delayed messages over to their partitions when they are due.
 
 The steps are those of `goqueue.publishing.handover`: what is due is read ahead, an intention is
-stored and synced, the messages are appended, and when their partition has synced them, that is
-stored too.
+stored and committed, the messages are appended by whoever leads their partition, and when they are
+there to stay, that is stored too.
 """
 
 from __future__ import annotations
@@ -10,37 +10,41 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
-from uuid import UUID
 
 from goqueue.delays.deltas import Delta, Ended, Intent, ProducerGiven, Released, Settled
+from goqueue.delays.destinations import Destinations
+from goqueue.delays.due.wheel import AT_ONCE
 from goqueue.delays.entries import DelayedState, Waiting, as_delivered, decode_waiting
 from goqueue.delays.record_cache import RecordCache, size_of
-from goqueue.delays.wheel import AT_ONCE
 from goqueue.model.errors import (
     DelayError,
     GoQueueError,
-    NotLeaderError,
     StorageError,
-    TopicError,
+    UnknownPartitionError,
+    UnknownTopicError,
+    UnknownTopicIdError,
 )
-from goqueue.model.topic_partition import TopicPartition
 from goqueue.model.tuples import NamedTuple
+from goqueue.publishing.handover import LAST_EPOCH, SEQUENCES
+from goqueue.publishing.local_target import LocalTarget
+from goqueue.publishing.remote_target import RemoteTarget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from concurrent.futures import Executor
 
     from goqueue.delays.book import DelayBook
-    from goqueue.delays.due_index import DueIndex
+    from goqueue.delays.destination import Destination, Place
+    from goqueue.delays.due.due_index import DueIndex
     from goqueue.delays.intake import DelayIntake
     from goqueue.delays.store import DelayLedger, DelayStore
-    from goqueue.partitions.partition import Partition
-    from goqueue.partitions.partitions import Partitions
+    from goqueue.partitions.partition import Placed
     from goqueue.publishing.handover import Handover
+    from goqueue.publishing.targets import Targets
     from goqueue.records import Record
     from goqueue.runtime.clock import Clock
-    from goqueue.storage.recovery import RecoveryReport
     from goqueue.topics.catalogue import Topic, Topics
 
 logger = logging.getLogger(__name__)
@@ -56,9 +60,10 @@ _MAX_READ_AHEAD: Final = 100_000
 """Messages looked for at once; more are read when they are due."""
 _BATCH_COST: Final = 20
 """What a batch costs, in messages."""
+_CONFIRM_MS: Final = 20
+"""Before another look at a message of which it is not known whether it counts."""
 RETRY_MS: Final = 1000
 """Before another attempt at a partition that took nothing."""
-
 
 OnFired: TypeAlias = "Callable[[Topic, int, int, Sequence[Due]], None]"
 """Told of messages that were handed over: topic, partition, the first offset, and what they are."""
@@ -72,16 +77,13 @@ class Due(NamedTuple):
     record: Record
 
 
-class _Sent(NamedTuple):
-    """A batch that is in its partition, perhaps not yet for good."""
+class _Batch(NamedTuple):
+    """Messages that go to their partition at once."""
 
     intent: Intent
-    partition: Partition
-    end_offset: int
-    recovery: RecoveryReport | None
-    """Of the log as it was then: after another one, what was appended may be lost."""
-    epoch: int
-    """In which it was led; another leader may have cut it off since."""
+    topic: Topic
+    target: LocalTarget | RemoteTarget
+    messages: list[Due]
 
 
 class Courier:
@@ -95,7 +97,7 @@ class Courier:
         index: DueIndex,
         *,
         topics: Topics,
-        partitions: Partitions,
+        targets: Targets,
         executor: Executor,
         clock: Clock,
         on_fired: OnFired,
@@ -106,18 +108,11 @@ class Courier:
         self._intake = intake
         self.cache = RecordCache(store, executor)
         intake.keep = self.cache.keep
-        self._topics = topics
-        self._partitions = partitions
         self._clock = clock
         self._on_fired = on_fired
-        self.handover: Handover | None = None
-        """Set before the first round."""
+        self.destinations = Destinations(topics, targets)
+        self.outcomes = self.destinations.outcomes
         self._due: deque[int] = deque()
-        self._sent: list[_Sent] = []
-        self._to_release: list[Intent] = []
-        """What was not appended; its messages wait again once that is stored."""
-        self._gone: list[int] = []
-        """Intents that nobody need care for: their topics are deleted."""
         self._read_until_ms = 0
 
     @property
@@ -125,9 +120,14 @@ class Courier:
         return self._ledger.book
 
     @property
+    def has_due(self) -> bool:
+        """Something is due that was held up: the next round follows at once."""
+        return bool(self.outcomes.again)
+
+    @property
     def has_unsettled(self) -> bool:
         """Something must be looked at again soon, also when nothing falls due."""
-        return bool(self._sent or self._to_release or self._gone or self._due)
+        return bool(self._due) or not self.outcomes.is_empty or self.destinations.is_unsettled
 
     # --- Reading ahead ---------------------------------------------------------------------------
 
@@ -157,6 +157,8 @@ class Courier:
                 drawn = 0
                 await asyncio.sleep(0)
         self._settle()
+        again, self.outcomes.again = self.outcomes.again, []
+        self._due.extend(again)
         delivered = 0
         while self._due:
             ids = [self._due.popleft() for _ in range(min(ROUND, len(self._due)))]
@@ -179,37 +181,30 @@ class Courier:
         for each in dict.fromkeys(ids):
             if self._book.is_pending(each):
                 self._sort(each, records.get(each), now_ms, due)
-        gone: list[Ended] = []
-        batches: list[tuple[Intent, Topic, Partition, list[Due]]] = []
-        for (topic_id, number), messages in due.items():
+        deltas: list[Delta] = []
+        batches: list[_Batch] = []
+        for place, messages in due.items():
             try:
-                topic = self._topics.catalogue.topic_with_id(UUID(bytes=topic_id))
-                partition = self._partitions.partition(TopicPartition(topic.name, number))
-            except NotLeaderError:
-                self._postpone(each.delayed_id for each in messages)
-                continue
-            except TopicError:
+                batches += self._batches(place, messages, len(batches))
+            except (UnknownTopicError, UnknownTopicIdError, UnknownPartitionError):
                 ended = tuple(each.delayed_id for each in messages)
-                gone.append(Ended(topic_id, DelayedState.EXPIRED, ended))
-                continue
-            if partition.failure is not None:
+                deltas.append(Ended(place[0], DelayedState.EXPIRED, ended))
+            except GoQueueError as error:
+                logger.info("delayed messages wait for their partition: %s", error)
                 self._postpone(each.delayed_id for each in messages)
-                continue
-            batches += self._intents(topic, partition, messages, len(batches))
-        deltas: list[Delta] = [*gone, *(intent for intent, _, _, _ in batches)]
+        deltas += [batch.intent for batch in batches]
         if not deltas:
             return 0
         # The producer with every intention: one without the other would say nothing of whether the
         # batch is in its partition, and the entry in which it was said first may be damaged.
-        end_offset = self._ledger.change(
-            ProducerGiven(self._required_handover().producer_id), *deltas
-        )
-        await self._ledger.committed(end_offset)
+        handover = self.outcomes.required_handover()
+        given = ProducerGiven(handover.producer_id, handover.epoch)
+        await self._ledger.committed(self._ledger.change(given, *deltas))
         delivered = appended = 0
         for batch in batches:
             self._ledger.check()
-            delivered += self._append(*batch)
-            appended += len(batch[-1]) + _BATCH_COST
+            delivered += self._send(handover, batch)
+            appended += len(batch.messages) + _BATCH_COST
             if appended >= BATCH_RECORDS:
                 appended = 0
                 await asyncio.sleep(0)
@@ -231,6 +226,10 @@ class Courier:
         except DelayError:
             self._lose(delayed_id)
             return
+        if delayed_id in self._intake.unconfirmed:
+            self._index.restore(now_ms + _CONFIRM_MS, delayed_id)
+            self.cache.keep(delayed_id, record)
+            return
         if waiting.due_ms > now_ms:  # a garbled slot, or a clock that was set back meanwhile
             self._index.restore(waiting.due_ms, delayed_id)
             return
@@ -241,48 +240,76 @@ class Courier:
         """A message cannot be read: whose it was is not known, so it stays, and is told of."""
         logger.error("delayed message %d cannot be read: its record is damaged", delayed_id)
 
-    def _intents(
-        self, topic: Topic, partition: Partition, messages: list[Due], made: int
-    ) -> list[tuple[Intent, Topic, Partition, list[Due]]]:
-        """Batches for one partition, in the order in which the messages fell due."""
-        handover = self._required_handover()
-        batches: list[tuple[Intent, Topic, Partition, list[Due]]] = []
-        before = 0
-        for batch in _batches(messages):
+    def _batches(self, place: Place, messages: list[Due], made: int) -> list[_Batch]:
+        """Batches for one partition, in the order in which the messages fell due.
+
+        None while the partition takes nothing; the messages wait for it.
+
+        Raises:
+            TopicError, LeaderUnavailableError: as `Targets.of` does.
+            StorageError: its log refuses appends.
+        """
+        topic, target = self.destinations.target(place)
+        if isinstance(target, LocalTarget) and target.partition.failure is not None:
+            raise target.partition.failure
+        handover = self.outcomes.required_handover()
+        if handover.epoch > LAST_EPOCH:
+            raise DelayError("the producer of delayed messages has no epoch left: another follows")
+        destination = self.destinations.of(place)
+        if not destination.takes(target):
+            destination.look()
+        position = None
+        if destination.takes(target):
+            position = destination.position(target, handover, len(messages))
+        if position is None:
+            self._hold(destination, messages)
+            return []
+        sequence, batches = position.next_sequence, list[_Batch]()
+        for some in _portions(messages):
             intent = Intent(
                 self._book.next_intent + made + len(batches),
-                topic.topic_id.bytes,
-                partition.id.partition,
-                partition.log_end,
-                handover.next_sequence(partition, before),
-                tuple(each.delayed_id for each in batch),
+                *place,
+                position.end_offset,
+                sequence,
+                tuple(each.delayed_id for each in some),
+                handover.epoch,
             )
-            batches.append((intent, topic, partition, batch))
-            before += len(batch)
+            batches.append(_Batch(intent, topic, target, some))
+            sequence = (sequence + len(some)) % SEQUENCES
         return batches
 
-    def _append(
-        self, intent: Intent, topic: Topic, partition: Partition, messages: list[Due]
-    ) -> int:
+    def _hold(self, destination: Destination, messages: list[Due]) -> None:
+        """Let messages wait for what is under way for their partition."""
+        if destination.hold(each.delayed_id for each in messages):
+            for delayed_id, _, record in messages:
+                self.cache.keep(delayed_id, record)
+        else:
+            self._postpone(each.delayed_id for each in messages)
+
+    def _send(self, handover: Handover, batch: _Batch) -> int:
+        intent, topic, target, messages = batch
         now_ms = self._clock.now_ms()
         records = [as_delivered(each.record, at, now_ms) for at, each in enumerate(messages)]
+        destination = self.destinations.of((intent.topic_id, intent.partition))
         try:
-            placed = self._required_handover().append(
-                partition, topic.settings, records, intent.base_sequence
-            )
+            encoded = handover.batch_for(topic.settings, records, intent.base_sequence)
+            if isinstance(target, RemoteTarget):
+                destination.send(
+                    intent, target, encoded, partial(self._stored, topic, intent, messages)
+                )
+                return len(records)
+            mark, placed = target.mark(), target.append_now(encoded)
         except GoQueueError as error:
-            logger.warning("%s refuses delayed messages for now: %s", partition.id, error)
-            self._to_release.append(intent)
+            logger.warning("%s refuses delayed messages for now: %s", target.id, error)
+            self.outcomes.released.append(intent)
             return 0
-        end, recovery = placed.end_offset, partition.recovery
-        self._sent.append(_Sent(intent, partition, end, recovery, partition.leader_epoch))
-        self._on_fired(topic, partition.id.partition, placed.first_offset, messages)
+        destination.sent(intent, target, placed.end_offset, mark)
+        self.destinations.is_unsettled = True
+        self._stored(topic, intent, messages, placed)
         return len(records)
 
-    def _required_handover(self) -> Handover:
-        if self.handover is None:
-            raise DelayError("nothing can be handed over before there is a producer id for it")
-        return self.handover
+    def _stored(self, topic: Topic, intent: Intent, messages: list[Due], placed: Placed) -> None:
+        self._on_fired(topic, intent.partition, placed.first_offset, messages)
 
     def _postpone(self, ids: Iterable[int]) -> None:
         later_ms = self._clock.now_ms() + RETRY_MS
@@ -291,79 +318,27 @@ class Courier:
 
     # --- Settling --------------------------------------------------------------------------------
 
-    def resume(self, intents: Iterable[tuple[Intent, Partition | None]]) -> None:
-        """Find out what became of intentions from before the start; None is a topic that is gone.
-
-        Those whose messages are in their partition settle like any other: they may be there for
-        now only. Without a producer to look for, as when that entry is damaged, all are taken for
-        not appended: better twice than never.
-        """
-        if self.handover is None:
-            self._to_release += [intent for intent, _ in intents]
-            return
-        known: dict[Partition, list[Intent]] = {}
-        for intent, partition in intents:
-            if partition is not None:
-                known.setdefault(partition, []).append(intent)
-            else:
-                self._gone.append(intent.number)
-        for partition, mine in known.items():
-            end, epoch = partition.log_end, partition.leader_epoch
-            if not partition.is_leading:
-                self._sent += [_Sent(intent, partition, end, None, epoch) for intent in mine]
-                continue
-            first = min(intent.from_offset for intent in mine)
-            found = self._required_handover().found(partition, first)
-            for intent in mine:
-                if intent.base_sequence in found:
-                    recovery = partition.recovery
-                    self._sent.append(_Sent(intent, partition, end, recovery, epoch))
-                else:
-                    self._to_release.append(intent)
-
     def _settle(self) -> None:
         """Store which messages are where they belong for good, and which are not."""
-        settled: list[_Sent] = []
-        open_before, self._sent = self._sent, []
-        for each in open_before:
-            partition = each.partition
-            is_same = partition.recovery is each.recovery
-            if not (is_same and partition.leader_epoch == each.epoch) and not partition.is_closed:
-                self._look_again(each)
-            elif self._required_handover().is_settled(each.partition, each.end_offset):
-                settled.append(each)
-            else:
-                self._sent.append(each)
+        self.destinations.look()
+        outcomes = self.outcomes
+        if outcomes.is_empty:
+            return
+        settled, released = outcomes.settled, outcomes.released
         deltas: list[Delta] = []
-        released = self._to_release
         if released:
             deltas.append(Released(tuple(intent.number for intent in released)))
-        if settled or self._gone:
-            numbers = (*self._gone, *(each.intent.number for each in settled))
-            deltas.append(Settled(numbers))
-        if not deltas:
-            return
+        if settled:
+            deltas.append(Settled(tuple(settled)))
         self._ledger.change(*deltas)
-        self._to_release, self._gone = [], []
+        outcomes.settled, outcomes.released = [], []
         later_ms = self._clock.now_ms() + RETRY_MS
         for intent in released:
             for delayed_id in intent.ids:
                 self._index.add(later_ms, delayed_id)
 
-    def _look_again(self, sent: _Sent) -> None:
-        """The partition's log has recovered since: what was appended may have been lost with it."""
-        if sent.partition.failure is not None or not sent.partition.is_leading:
-            self._sent.append(sent)
-            return
-        found = self._required_handover().found(sent.partition, sent.intent.from_offset)
-        if sent.intent.base_sequence in found:
-            recovery, epoch = sent.partition.recovery, sent.partition.leader_epoch
-            self._sent.append(sent._replace(recovery=recovery, epoch=epoch))
-        else:
-            self._to_release.append(sent.intent)
 
-
-def _batches(messages: list[Due]) -> list[list[Due]]:
+def _portions(messages: list[Due]) -> list[list[Due]]:
     batches: list[list[Due]] = []
     size = BATCH_BYTES
     for each in messages:

@@ -19,22 +19,28 @@ if TYPE_CHECKING:
 
 _PRODUCER: Final = b"P"
 _INTENT: Final = b"I"
+_EPOCH_INTENT: Final = b"J"
+"""An intent behind the epoch of its producer, which only a cluster ever moves."""
 _DELIVERED: Final = b"D"
 _RELEASED: Final = b"R"
 _ENDED: Final = b"E"
 _CUT: Final = b"T"
+_CONFIRMED: Final = b"C"
 _INTENT_HEAD: Final = struct.Struct(">q16siqi")
 _ENDED_HEAD: Final = struct.Struct(">16sB")
 _CUT_VALUE: Final = struct.Struct(">Bq")
+_ENDS: Final = struct.Struct(f">{CLASSES}q")
 _NUMBER: Final = struct.Struct(">q")
+_EPOCH: Final = struct.Struct(">h")
 
 Stored: TypeAlias = "tuple[bytes, bytes]"
 
 
 class ProducerGiven(NamedTuple):
-    """Messages are handed over under this producer id."""
+    """Messages are handed over under this producer id, in this epoch of it."""
 
     producer_id: int
+    epoch: int = 0
 
 
 class Intent(NamedTuple):
@@ -47,6 +53,8 @@ class Intent(NamedTuple):
     """Where the partition's log ended then; the batch is not before it."""
     base_sequence: int
     ids: tuple[int, ...]
+    epoch: int = 0
+    """Of the producer."""
 
 
 class Settled(NamedTuple):
@@ -76,14 +84,25 @@ class Cut(NamedTuple):
     end_offset: int
 
 
-Delta: TypeAlias = ProducerGiven | Intent | Settled | Released | Ended | Cut
+class Confirmed(NamedTuple):
+    """Of every message before these offsets it is known whether its batch was stored whole.
+
+    What is not is among the `Ended`.
+    """
+
+    ends: tuple[int, ...]
+
+
+Delta: TypeAlias = ProducerGiven | Intent | Settled | Released | Ended | Cut | Confirmed
 
 
 def encode_delta(delta: Delta) -> Stored:
     """A change as key and value."""
     if isinstance(delta, Intent):
-        head = _INTENT_HEAD.pack(*delta[:5])
-        return _INTENT, head + _pack(delta.ids)
+        value = _INTENT_HEAD.pack(*delta[:5]) + _pack(delta.ids)
+        if not delta.epoch:
+            return _INTENT, value
+        return _EPOCH_INTENT, _EPOCH.pack(delta.epoch) + value
     if isinstance(delta, Settled):
         return _DELIVERED, _pack(delta.numbers)
     if isinstance(delta, Released):
@@ -92,7 +111,10 @@ def encode_delta(delta: Delta) -> Stored:
         return _ENDED, _ENDED_HEAD.pack(delta.topic_id, delta.state) + _pack(delta.ids)
     if isinstance(delta, Cut):
         return _CUT, _CUT_VALUE.pack(*delta)
-    return _PRODUCER, _NUMBER.pack(delta.producer_id)
+    if isinstance(delta, Confirmed):
+        return _CONFIRMED, _ENDS.pack(*delta.ends)
+    epoch = _EPOCH.pack(delta.epoch) if delta.epoch else b""
+    return _PRODUCER, _NUMBER.pack(delta.producer_id) + epoch
 
 
 def decode_delta(key: bytes, value: bytes) -> Delta:
@@ -103,9 +125,9 @@ def decode_delta(key: bytes, value: bytes) -> Delta:
     """
     try:
         if key == _INTENT:
-            number, topic_id, partition, offset, sequence = _INTENT_HEAD.unpack_from(value)
-            ids = _unpack(value, _INTENT_HEAD.size)
-            return Intent(number, topic_id, partition, offset, sequence, ids)
+            return _intent(value, 0)
+        if key == _EPOCH_INTENT:
+            return _intent(value[_EPOCH.size :], *_EPOCH.unpack_from(value))
         if key == _DELIVERED:
             return Settled(_unpack(value))
         if key == _RELEASED:
@@ -115,11 +137,22 @@ def decode_delta(key: bytes, value: bytes) -> Delta:
             return Ended(topic_id, DelayedState(state), _unpack(value, _ENDED_HEAD.size))
         if key == _CUT:
             return Cut(*_CUT_VALUE.unpack(value))
+        if key == _CONFIRMED:
+            return Confirmed(_ENDS.unpack(value))
         if key == _PRODUCER:
-            return ProducerGiven(*_NUMBER.unpack(value))
+            (producer_id,) = _NUMBER.unpack_from(value)
+            has_epoch = len(value) > _NUMBER.size
+            epoch = _EPOCH.unpack_from(value, _NUMBER.size)[0] if has_epoch else 0
+            return ProducerGiven(producer_id, epoch)
     except (struct.error, ValueError) as error:
         raise CorruptDelayStateError(f"a change of kind {key!r} does not decode: {error}") from None
     raise CorruptDelayStateError(f"no change of delayed messages is of kind {key!r}")
+
+
+def _intent(value: bytes, epoch: int) -> Intent:
+    number, topic_id, partition, offset, sequence = _INTENT_HEAD.unpack_from(value)
+    ids = _unpack(value, _INTENT_HEAD.size)
+    return Intent(number, topic_id, partition, offset, sequence, ids, epoch)
 
 
 def without_lost(deltas: Sequence[Delta]) -> Iterator[Delta]:

@@ -2,7 +2,8 @@
 
 Delayed messages lie in three hidden logs, by how long they wait when they come: one that waits for
 a year does not keep the log of those that wait for a minute from being trimmed. An id is the place
-in such a log. Each record has one header more than the producer gave it, the first, which says
+in such a log; in a cluster there are several units of three logs, and the id that clients know says
+which one it is. Each record has one header more than the producer gave it, the first, which says
 where the message is to go and when, and is taken off again when it goes there.
 """
 
@@ -31,6 +32,10 @@ WAITING_HEADER: Final = "goqueue-waiting"
 _PLACE: Final = struct.Struct(">16siq")
 _DUE: Final = struct.Struct(">q")
 _PRODUCER: Final = struct.Struct(">qhii")
+_ORIGIN: Final = struct.Struct(">qhiiiq")
+_OTHER_UNIT: Final = 3
+"""In place of a class: the unit follows, and it is not the first."""
+_UNIT_BITS: Final = 8
 
 
 class DelayedState(IntEnum):
@@ -54,6 +59,10 @@ class Producer(NamedTuple):
     first_sequence: int
     number: int
     """The place of the message in its batch."""
+    leader_epoch: int = -1
+    """Of a cluster: in which epoch the rest of the batch goes to the partition, if it does."""
+    end_offset: int = -1
+    """Where the log of the partition ended before that."""
 
 
 class Waiting(NamedTuple):
@@ -82,6 +91,21 @@ def split_id(delayed_id: int) -> tuple[int, int]:
     return delayed_id & 3, delayed_id >> 2
 
 
+def public_id(unit: int, delayed_id: int) -> int:
+    """What clients know a message of a unit by."""
+    return (delayed_id << _UNIT_BITS | unit) << 2 | _OTHER_UNIT if unit else delayed_id
+
+
+def unit_of(public: int) -> int:
+    """The unit that keeps a message."""
+    return public >> 2 & ((1 << _UNIT_BITS) - 1) if public & 3 == _OTHER_UNIT else 0
+
+
+def inner_id(public: int) -> int:
+    """The id of a message within its unit."""
+    return public >> 2 + _UNIT_BITS if public & 3 == _OTHER_UNIT else public
+
+
 def waiting_encoder(topic_id: bytes, partition: int) -> Callable[[int], bytes]:
     """`encode_waiting` for many messages of one partition and no producer, by their due times."""
     prefix, due = _PLACE.pack(topic_id, partition, 0)[: -_DUE.size], _DUE.pack
@@ -92,7 +116,11 @@ def encode_waiting(waiting: Waiting) -> bytes:
     """The value of the header."""
     topic_id, partition, due_ms, producer = waiting
     place = _PLACE.pack(topic_id, partition, due_ms)
-    return place if producer is None else place + _PRODUCER.pack(*producer)
+    if producer is None:
+        return place
+    if producer.leader_epoch < 0:
+        return place + _PRODUCER.pack(*producer[:4])
+    return place + _ORIGIN.pack(*producer)
 
 
 def decode_place(headers: Headers) -> tuple[bytes, int]:
@@ -117,7 +145,8 @@ def decode_waiting(headers: Headers) -> Waiting:
         topic_id, partition, due_ms = _PLACE.unpack_from(value)
         producer = None
         if len(value) > _PLACE.size:
-            producer = Producer(*_PRODUCER.unpack_from(value, _PLACE.size))
+            shape = _ORIGIN if len(value) > _PLACE.size + _PRODUCER.size else _PRODUCER
+            producer = Producer(*shape.unpack_from(value, _PLACE.size))
         return Waiting(topic_id, partition, due_ms, producer)
     except struct.error:
         raise DelayError("where a delayed message is to go does not decode") from None

@@ -6,6 +6,7 @@ from collections import OrderedDict, defaultdict
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
+from goqueue.delays.confirming import Unconfirmed, UnconfirmedBatch
 from goqueue.delays.entries import (
     NEAR_MS,
     WAITING_HEADER,
@@ -14,17 +15,18 @@ from goqueue.delays.entries import (
     class_for,
     encode_waiting,
     make_id,
+    public_id,
     waiting_encoder,
 )
 from goqueue.model.errors import TooManyDelayedError
-from goqueue.publishing.delayed import TakenIn
+from goqueue.publishing.delayed import Origin, SplitBatch, TakenIn
 from goqueue.records import BatchInfo, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from goqueue.delays.book import DelayBook
-    from goqueue.delays.due_index import DueIndex
+    from goqueue.delays.due.due_index import DueIndex
     from goqueue.delays.store import DelayStore
     from goqueue.publishing.delivery_headers import Delayed, Later
     from goqueue.runtime.clock import Clock
@@ -42,8 +44,14 @@ BatchKey = tuple[bytes, int, int, int, int]
 class DelayIntake:
     """The way in."""
 
-    def __init__(self, store: DelayStore, book: DelayBook, index: DueIndex, clock: Clock) -> None:
+    def __init__(
+        self, store: DelayStore, book: DelayBook, index: DueIndex, clock: Clock, unit: int = 0
+    ) -> None:
         self._store = store
+        self._unit = unit
+        self.is_one_of_many = False
+        """There are other units, which count their own messages against limits."""
+        self.unconfirmed = Unconfirmed()
         self._book = book
         self._index = index
         self._clock = clock
@@ -60,11 +68,14 @@ class DelayIntake:
         info: BatchInfo,
         records: Sequence[Record],
         later: Sequence[Later],
+        *,
+        origin: Origin | None = None,
     ) -> TakenIn:
         """Store those records of a batch that are due later.
 
         With a producer, `finish` must follow once the rest of the batch is stored. Should it not,
-        and the producer send the batch again, what is stored already is not stored again.
+        and the producer send the batch again, what is stored already is not stored again. With an
+        `origin`, the messages are unconfirmed until somebody has decided what became of the rest.
 
         Raises:
             TooManyDelayedError: the topic has as many as it may.
@@ -73,6 +84,10 @@ class DelayIntake:
         topic_id = topic.topic_id.bytes
         key = _key(topic_id, partition, info)
         known = self._half_done.get(key, {})
+        batch = None
+        if origin is not None:
+            split = SplitBatch(*key[2:], origin, -1)
+            batch = UnconfirmedBatch((topic_id, partition), split)
         self._check_room(topic, len(later) - len(known))
         now_ms = self._clock.now_ms()
         classes: defaultdict[int, list[Later]] = defaultdict(list)
@@ -82,7 +97,7 @@ class DelayIntake:
                 classes[0 if each[1] < near_ms else class_for(each[1] - now_ms)].append(each)
         messages: list[Delayed] = [(number, *place) for number, place in known.items()]
         for class_number, portion in classes.items():
-            stored = _stored(topic_id, partition, info, records, portion)
+            stored = _stored(topic_id, partition, info, records, portion, origin=origin)
             first = self._store.append(class_number, stored)
             self._book.add(class_number, first, len(stored), topic_id)
             placed = [
@@ -91,13 +106,21 @@ class DelayIntake:
             ]
             self._index.add_all([part for each in placed for part in (each[2], each[1])])
             self._keep(placed, stored)
-            if info.has_producer:
+            if batch is not None:
+                self.unconfirmed.add(batch, (each[1] for each in placed))
+            elif info.has_producer:
                 for number, delayed_id, due_ms in placed:
                     self.note_half_done(key, number, delayed_id, due_ms)
             messages += placed
         messages.sort(key=itemgetter(0))
         ends = [end if at in classes else None for at, end in enumerate(self._store.ends())]
-        return TakenIn(messages, ends)
+        if batch is not None:
+            batch.split = batch.split._replace(first_id=public_id(self._unit, messages[0][1] or 0))
+        if self._unit:
+            messages = [
+                (number, public_id(self._unit, each or 0), due) for number, each, due in messages
+            ]
+        return TakenIn(messages, ends, self._unit, batch)
 
     def _keep(self, placed: Sequence[tuple[int, int, int]], stored: list[Record]) -> None:
         until_ms = self.keep_until_ms
@@ -110,9 +133,10 @@ class DelayIntake:
         limit = topic.settings.max_pending
         pending = self._book.pending(topic.topic_id.bytes)
         if limit is not None and pending + count > limit:
+            each_unit = f" in unit {self._unit}, each counts its own" if self.is_one_of_many else ""
             raise TooManyDelayedError(
                 f"{pending} delayed messages of topic {topic.name!r} wait, {count} more would be "
-                f"over the limit of {limit} (goqueue.delay.max.pending)"
+                f"over the limit of {limit} (goqueue.delay.max.pending){each_unit}"
             )
 
     # --- Batches that may be repeated ------------------------------------------------------------
@@ -158,6 +182,8 @@ def _stored(
     info: BatchInfo,
     records: Sequence[Record],
     portion: Sequence[Later],
+    *,
+    origin: Origin | None = None,
 ) -> list[Record]:
     """Records as they wait, each saying where it is to go."""
     encoded = waiting_encoder(topic_id, partition)
@@ -167,7 +193,8 @@ def _stored(
         _, timestamp_ms, key, value, headers = records[number]
         waiting = encoded(due_ms)
         if has_producer:
-            producer = Producer(info.producer_id, info.producer_epoch, info.base_sequence, number)
+            whose = info.producer_id, info.producer_epoch, info.base_sequence, number
+            producer = Producer(*whose) if origin is None else Producer(*whose, *origin)
             waiting = encode_waiting(Waiting(topic_id, partition, due_ms, producer))
         stored.append(Record(at, timestamp_ms, key, value, ((WAITING_HEADER, waiting), *headers)))
     return stored

@@ -13,18 +13,20 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from goqueue.delays.due_index import LOAD_AHEAD_MS, DueIndex
-from goqueue.delays.slots import by_slot, slot_of
-from goqueue.delays.timeline import Timeline, timeline
-from goqueue.delays.wheel import AT_ONCE
+from goqueue.delays.due.due_index import LOAD_AHEAD_MS, DueIndex
+from goqueue.delays.due.slot_index import Indexed
+from goqueue.delays.due.slots import by_slot, slot_of
+from goqueue.delays.due.wheel import AT_ONCE
 from goqueue.model.errors import StorageError
 from goqueue.runtime.tasks import in_thread
 from goqueue.storage.snapshot import KEPT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.delays.slot_files import DelaySlots
+    from goqueue.delays.due.slot_files import DelaySlots
+    from goqueue.delays.due.slot_index import SlotIndex
     from goqueue.delays.store import DelayLedger, DelayStore
     from goqueue.runtime.clock import Clock
 
@@ -55,6 +57,10 @@ class DelayKeeper:
         self._slots = slots
         self._executor = executor
         self._clock = clock
+        self.confirmed_ends: Callable[[Sequence[int]], tuple[int, ...]] | None = None
+        """Of a cluster: up to where it is known which messages count, of what is committed."""
+        self.slot_index: SlotIndex | None = None
+        """Of a cluster: notes what the slot files of this node hold."""
         self._lock = asyncio.Lock()
         self._saved_at_s = clock.monotonic_s()
         self._ends: deque[tuple[int, ...]] = deque(maxlen=KEPT)
@@ -94,16 +100,15 @@ class DelayKeeper:
         entries = self._slots.load(slot for slot in self._slots.slots() if slot <= target)
         self._index.take_over(entries, self._ledger.book.is_pending)
 
-    async def timeline(self, now_ms: int, steps: int) -> Timeline:
-        """When what waits will come; what is far away as its slots have it."""
+    async def dues(self) -> tuple[list[int], dict[int, int]]:
+        """When messages are due, and how many are due in each slot that is further away."""
         dues_ms, first = self._index.known_dues(), self._index.next_slot
 
-        def count() -> Timeline:
+        def count() -> dict[int, int]:
             files = self._slots.files
-            far = {slot: files.count(slot) for slot in files.slots() if slot >= first}
-            return timeline(now_ms, dues_ms, far, steps)
+            return {slot: files.count(slot) for slot in files.slots() if slot >= first}
 
-        return await in_thread(self._executor, count)
+        return dues_ms, await in_thread(self._executor, count)
 
     # --- Snapshots -------------------------------------------------------------------------------
 
@@ -138,8 +143,14 @@ class DelayKeeper:
                 self._index.not_saved(unsaved)
                 return
             book.slot_sizes, book.saved_ends = sizes, ends
+            if self.confirmed_ends is not None:
+                book.confirmed = self.confirmed_ends(self._store.committed_ends())
             lowest = book.lowest_needed()
             if await self._ledger.state.take_snapshot():
+                # What the snapshot speaks of is committed now, and so are the messages before.
+                if self.slot_index is not None:
+                    note = partial(self.slot_index.save, Indexed(ends, sizes))
+                    await in_thread(self._executor, note)
                 self._ends.append(ends)
                 if len(self._ends) == KEPT:
                     await self._trim(lowest, self._ends[0])

@@ -10,15 +10,18 @@ from uuid import UUID
 import msgspec
 
 from goqueue.delays.book import SNAPSHOT, DelayBook
+from goqueue.delays.confirming import Unconfirmed, UnconfirmedBatch
 from goqueue.delays.deltas import Cut, Delta, Ended, Intent, Released, decode_delta, without_lost
-from goqueue.delays.entries import CLASSES, Waiting, make_id, split_id
+from goqueue.delays.entries import CLASSES, Waiting, make_id, public_id, split_id
 from goqueue.model.errors import CorruptDelayStateError
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.publishing.delayed import Origin, SplitBatch
 from goqueue.state.log import BEGIN, END, StateEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from goqueue.delays.due.slot_index import Indexed
     from goqueue.delays.intake import DelayIntake
     from goqueue.delays.repeats import RepeatedBatches
     from goqueue.delays.store import DelayStore
@@ -76,11 +79,17 @@ class Recovered(msgspec.Struct):
     """To be stored before anything new comes."""
 
 
-def recover(store: DelayStore, replay: DelayReplay) -> Recovered:
-    """Build everything from the logs: first the messages, then what became of them. Reads."""
+def recover(store: DelayStore, replay: DelayReplay, indexed: Indexed | None = None) -> Recovered:
+    """Build everything from the logs: first the messages, then what became of them. Reads.
+
+    In a cluster the slot files that the logs speak of are those of another node: `indexed` says
+    what is here.
+    """
     found = Recovered()
     book = found.book
     book.load(replay.snapshot)
+    if indexed is not None:
+        book.saved_ends, book.slot_sizes = indexed
     deltas = list(_decoded(replay.changes))
     for class_number in range(CLASSES):
         _add_messages(store, class_number, found)
@@ -119,8 +128,8 @@ def _with_lost_releases(book: DelayBook, deltas: Iterable[Delta]) -> Iterator[De
         yield delta
 
 
-def _sequence_of(intent: Intent) -> tuple[bytes, int, int]:
-    return intent.topic_id, intent.partition, intent.base_sequence
+def _sequence_of(intent: Intent) -> tuple[bytes, int, int, int]:
+    return intent.topic_id, intent.partition, intent.epoch, intent.base_sequence
 
 
 def _add_messages(store: DelayStore, class_number: int, found: Recovered) -> None:
@@ -184,6 +193,30 @@ def restore_half_done(
                 last = _last_sequence(waiting, targets)
                 intake.restore(waiting, make_id(class_number, record.offset), last)
                 repeats.note(waiting)
+
+
+def restore_unconfirmed(
+    store: DelayStore, book: DelayBook, unconfirmed: Unconfirmed, unit: int
+) -> None:
+    """Find the messages of which it is not known whether the rest of their batch was stored."""
+    batches: dict[tuple[object, ...], UnconfirmedBatch] = {}
+    firsts: dict[tuple[object, ...], int] = {}
+    for class_number, partition in enumerate(store.partitions):
+        start = max(book.confirmed[class_number], partition.log_start)
+        for record, waiting in store.scan(class_number, start):
+            delayed_id, producer = make_id(class_number, record.offset), waiting.producer
+            if producer is None or producer.leader_epoch < 0 or not book.is_pending(delayed_id):
+                continue
+            number, origin = producer.number, Origin(producer.leader_epoch, producer.end_offset)
+            place = waiting.topic_id, waiting.partition
+            key = place, producer[:3], origin
+            batch = batches.get(key)
+            if batch is None:
+                batch = batches[key] = UnconfirmedBatch(place, SplitBatch(*producer[:3], origin, 0))
+            unconfirmed.add(batch, (delayed_id,))
+            if number <= firsts.get(key, number):
+                firsts[key] = number
+                batch.split = batch.split._replace(first_id=public_id(unit, delayed_id))
 
 
 def _last_sequence(waiting: Waiting, targets: Targets) -> int:

@@ -15,15 +15,15 @@ from uuid import UUID
 
 from goqueue.delays.courier import AHEAD_MS, OnFired
 from goqueue.delays.deltas import Ended, ProducerGiven
+from goqueue.delays.due.wheel import TICK_MS
 from goqueue.delays.entries import CLASSES, DelayedState
 from goqueue.delays.parts import DelayParts, DelayPartServices, open_parts
 from goqueue.delays.replay import DelayReplay
 from goqueue.delays.store import DelayStore
 from goqueue.delays.views import ids_in
-from goqueue.delays.wheel import TICK_MS
 from goqueue.model import internal_topics
 from goqueue.model.errors import DelaysUnavailableError, MetadataError, StorageError
-from goqueue.publishing.handover import Handover
+from goqueue.publishing.handover import LAST_EPOCH, Handover
 from goqueue.runtime.tasks import in_thread
 from goqueue.state.shard import StateShard
 from goqueue.storage.snapshot_kinds import SnapshotKind
@@ -31,6 +31,7 @@ from goqueue.storage.snapshot_kinds import SnapshotKind
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
+    from goqueue.delays.confirming import UnconfirmedBatch
     from goqueue.state.log import StateEntry
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,8 @@ _SETTLE_MS: Final = 100
 _READ_AHEAD_MS: Final = 1000
 """Between looks for what falls due soon, while something does."""
 _EXPIRED_AT_ONCE: Final = 1000
+_CONFIRM_MS: Final = 1000
+"""Between entries that say up to where it is known which messages count."""
 
 
 class DelayShard:
@@ -50,15 +53,20 @@ class DelayShard:
     def __init__(
         self,
         services: DelayPartServices,
+        unit: int,
         on_fired: OnFired,
         on_expired: Callable[[Iterable[int]], None],
     ) -> None:
         """Tell `on_fired` what was handed over, `on_expired` what went with its topic."""
         logs = services.state_logs
-        log = logs.change_log(STATE_TOPIC, 0, SnapshotKind.DELAYS)
+        log = logs.change_log(STATE_TOPIC, unit, SnapshotKind.DELAYS)
         log.others_synced = self._messages_synced
         self._services = services
-        self.store = DelayStore([logs.partition(DELAYED_TOPIC, each) for each in range(CLASSES)])
+        self.unit = unit
+        first = unit * CLASSES
+        self.store = DelayStore(
+            [logs.partition(DELAYED_TOPIC, first + each) for each in range(CLASSES)]
+        )
         self._clock = services.clock
         self._on_fired = on_fired
         self._on_expired = on_expired
@@ -70,6 +78,8 @@ class DelayShard:
             complete=self._complete,
             on_active=self._on_active,
         )
+        self.before_load: Callable[[], Awaitable[None]] = _at_once
+        """Returns when nobody else writes the slot files of the unit."""
         self._replay = DelayReplay()
         self._loaded: DelayParts | None = None
         self.parts: DelayParts | None = None
@@ -80,7 +90,7 @@ class DelayShard:
         self._aside: set[asyncio.Task[None]] = set()
         """Reading ahead, snapshots, and topics that go; a few at a time."""
         self._reading = self._saving = False
-        self._read_at_ms = 0
+        self._read_at_ms = self._confirmed_at_ms = 0
         self._look_again = False
         """The wall clock was set during a round: the next one follows at once."""
         self._is_stopping = False
@@ -97,13 +107,15 @@ class DelayShard:
 
     async def _complete(self) -> None:
         """Read the messages themselves too, and what became of those that were on their way."""
+        await self.before_load()
         self._loaded = await open_parts(
-            self._services, self.store, self.state, self._replay, self._on_fired
+            self._services, self.store, self.state, self._replay, self._on_fired, unit=self.unit
         )
         self._replay = DelayReplay()
 
     def loaded(self, _lost_count: int) -> None:
         """The replay is over."""
+        self._let_go()
         self.parts, self._loaded = self._loaded, None
         self._reading = False
 
@@ -114,6 +126,9 @@ class DelayShard:
             for topic_id in self.parts.book.topics():
                 if UUID(bytes=topic_id) not in by_id:
                     self.forget_topic(topic_id)
+            self.parts.courier.outcomes.on_change = self.arm
+            self.parts.courier.destinations.start()
+            self.parts.verifier.look_into(self.parts.intake.unconfirmed.batches())
         self.arm()
 
     def dump(self) -> Iterator[StateEntry]:
@@ -121,7 +136,10 @@ class DelayShard:
         return iter(()) if self.parts is None else self.parts.book.dump()
 
     async def _messages_synced(self) -> None:
-        await self.store.durable(self.store.ends())
+        ends = self.store.ends()
+        await self.store.durable(ends)
+        if self._services.targets.is_cluster:
+            await self.store.committed(ends)
 
     def active(self) -> DelayParts:
         """What may be changed now. Raises `DelaysUnavailableError` when nothing may."""
@@ -139,7 +157,8 @@ class DelayShard:
     async def close(self) -> None:
         """Finish what is on its way, and keep what the next start needs, if this node leads."""
         await self._idle()
-        if self.parts is not None and self.state.is_active:
+        is_cluster = self._services.targets.is_cluster  # where others have what the next needs
+        if self.parts is not None and self.state.is_active and not is_cluster:
             try:
                 await self._ensure_handover(self.parts)
             except (StorageError, MetadataError, DelaysUnavailableError) as error:
@@ -148,16 +167,46 @@ class DelayShard:
                 )
             await self.parts.keeper.save()
         await self.state.close()
+        self.parts = None
 
     async def halt(self) -> None:
         """Finish what is on its way, and begin nothing more."""
         self._is_stopping = True
         await self._idle()
 
+    def _let_go(self) -> None:
+        """End what asks other nodes: whoever leads the unit next asks again."""
+        if self.parts is not None:
+            self.parts.courier.destinations.stop()
+            self.parts.verifier.stop()
+
     async def _idle(self) -> None:
         self._disarm()
+        self._let_go()
         begun = [*self._aside] if self._round is None else [*self._aside, self._round]
         await asyncio.gather(*begun, return_exceptions=True)
+
+    # --- Batches of which a part waits -----------------------------------------------------------
+
+    def confirm(self, batch: UnconfirmedBatch) -> None:
+        """The rest of a batch is committed: what waits of it counts."""
+        if self.parts is None or not self.parts.intake.unconfirmed.decided(batch):
+            return
+        if self.state.is_active and not self._is_stopping:
+            self.wake_at(self._clock.now_ms() + _CONFIRM_MS)
+
+    def void(self, batch: UnconfirmedBatch) -> None:
+        """The rest of a batch was not stored: what waits of it never goes."""
+        if self.parts is not None:
+            try:
+                self.parts.void(batch)
+            except DelaysUnavailableError:
+                logger.info("whoever leads unit %d next finds out what is void", self.unit)
+
+    def doubt(self, batch: UnconfirmedBatch) -> None:
+        """Nobody knows what became of the rest of a batch: ask the leader of its partition."""
+        if self.parts is not None and self.state.is_active:
+            self.parts.verifier.look_into([batch])
 
     # --- Topics that go --------------------------------------------------------------------------
 
@@ -195,11 +244,15 @@ class DelayShard:
         now_ms, due_ms = self._clock.now_ms(), parts.index.next_due_hint()
         if due_ms > now_ms + _READ_AHEAD_MS:
             due_ms = max(now_ms + _READ_AHEAD_MS, due_ms - AHEAD_MS)
-        if parts.courier.has_unsettled:
+        if parts.courier.has_due:
+            due_ms = now_ms
+        elif parts.courier.has_unsettled:
             due_ms = min(due_ms, now_ms + _SETTLE_MS)
         save_in_ms = parts.keeper.due_in_ms()
         if save_in_ms is not None and not self._saving:
             due_ms = min(due_ms, now_ms + save_in_ms)
+        if parts.intake.unconfirmed.has_moved:
+            due_ms = min(due_ms, now_ms + _CONFIRM_MS)
         if self._look_again:
             self._look_again, due_ms = False, now_ms
         self._wake_ms = due_ms
@@ -257,6 +310,9 @@ class DelayShard:
             await parts.keeper.load_slots(now_ms)
         await self._ensure_handover(parts)
         delivered = await parts.courier.deliver(now_ms)
+        if not 0 <= now_ms - self._confirmed_at_ms < _CONFIRM_MS:
+            self._confirmed_at_ms = now_ms
+            parts.store_confirmed()
         self._read_ahead(parts, now_ms)
         save_in_ms = parts.keeper.due_in_ms()
         if save_in_ms is not None and save_in_ms <= 0 and not self._saving:
@@ -272,11 +328,14 @@ class DelayShard:
             self.arm()
 
     async def _ensure_handover(self, parts: DelayParts) -> None:
-        """Have a producer id from the first message on, and the same for ever."""
-        if parts.courier.handover is None and parts.book.pending_count:
+        """Have a producer id from the first message on, until its epochs are used up."""
+        outcomes, book = parts.courier.outcomes, parts.book
+        known = outcomes.handover
+        is_used_up = known is not None and known.epoch > LAST_EPOCH and not book.intents
+        if is_used_up or (known is None and book.pending_count):
             producer_id = await self._services.producer_ids.allocate()
             await parts.ledger.committed(parts.ledger.change(ProducerGiven(producer_id)))
-            parts.courier.handover = Handover(producer_id)
+            outcomes.handover = Handover(producer_id)
 
     def _read_ahead(self, parts: DelayParts, now_ms: int) -> None:
         if self._reading or 0 <= now_ms - self._read_at_ms < _READ_AHEAD_MS // 2:
@@ -303,6 +362,10 @@ class DelayShard:
             await work()
         except (StorageError, DelaysUnavailableError) as error:
             logger.warning("delayed messages: %s", error)
+
+
+async def _at_once() -> None:
+    """Nobody else does."""
 
 
 def _unavailable() -> DelaysUnavailableError:

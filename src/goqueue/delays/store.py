@@ -56,6 +56,20 @@ class DelayStore:
             if end is not None:
                 await partition.synced(end)
 
+    async def committed(self, ends: Iterable[int | None]) -> None:
+        """Return when every in-sync replica has each log up to its given end, if it has one.
+
+        Raises:
+            StorageError: this node does not lead the unit any more.
+        """
+        for partition, end in zip(self.partitions, ends, strict=True):
+            if end is not None and not partition.is_committed(end):
+                await partition.committed(end)
+
+    def committed_ends(self) -> tuple[int, ...]:
+        """How far each log is committed."""
+        return tuple(partition.high_watermark for partition in self.partitions)
+
     def ends(self) -> tuple[int, ...]:
         """Where each log ends now."""
         return tuple(partition.log_end for partition in self.partitions)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from goqueue.delays.due.wheel import WheelStats
 from goqueue.delays.entries import DelayedState, Waiting, decode_waiting, make_id
-from goqueue.delays.wheel import WheelStats
 from goqueue.model.delivery import Priority, delivery_of
 from goqueue.model.errors import DelayError, DeliveryHeaderError, PriorityError
 from goqueue.model.tuples import NamedTuple

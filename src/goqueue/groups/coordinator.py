@@ -46,7 +46,7 @@ from goqueue.model.errors import (
 from goqueue.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from goqueue.groups.describe import Group
     from goqueue.groups.registry import Slot
@@ -337,9 +337,9 @@ class GroupCoordinator(GroupAdministration):
 
     # --- Time, start and stop ------------------------------------------------------------------
 
-    def resume(self, now_ms: int) -> None:
+    def resume(self, now_ms: int) -> Iterator[None]:
         """After the last `load`, before the first event."""
-        super().resume(now_ms)
+        yield from super().resume(now_ms)
         self._sweep_at_ms = now_ms + self.settings.offsets_check_interval_ms
 
     def next_deadline_ms(self) -> int | None:
@@ -358,6 +358,7 @@ class GroupCoordinator(GroupAdministration):
         if self._sweep_at_ms is not None and now_ms >= self._sweep_at_ms:
             self._sweep_at_ms = now_ms + self.settings.offsets_check_interval_ms
             self.expire_offsets(now_ms, out)
+            self.fences.expire(now_ms, out)
         return out
 
     def abandon(self) -> Effects:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from goqueue.groups.messages import Result
+    from goqueue.model.errors import GoQueueError
     from goqueue.model.topic_partition import TopicPartition
 
 P = ParamSpec("P")
@@ -32,7 +33,7 @@ class Reply(NamedTuple):
     """The one answer to one request: a result, or the error that the protocol translates."""
 
     token: Token
-    result: Result | GroupError
+    result: Result | GoQueueError
 
 
 class OffsetMove(NamedTuple):
@@ -70,6 +71,12 @@ class Effects(msgspec.Struct):
         """Take over what a part of the event stores and answers."""
         self.persist += other.persist
         self.replies += other.replies
+        self.moves += other.moves
+
+
+def answered(token: Token, result: Result | GoQueueError) -> Effects:
+    """An event that causes nothing but an answer."""
+    return Effects(replies=[Reply(token, result)])
 
 
 def refusal(act: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> GroupError | None:

@@ -15,7 +15,7 @@ import msgspec
 
 from goqueue.groups.classic.member import ClassicMember
 from goqueue.groups.effects import Entry
-from goqueue.groups.messages import ClassicProtocols, UserEndpoint
+from goqueue.groups.messages import ClassicProtocols, PollingTerms, UserEndpoint
 from goqueue.groups.reconciled.member import MemberState
 from goqueue.groups.streams.topology import Topology
 from goqueue.model.errors import CorruptGroupStateError, UnsupportedFormatError
@@ -75,6 +75,19 @@ class PendingOffsetKey(NamedTuple):
     producer_id: int
     topic: str
     partition: int
+
+
+class FenceKey(NamedTuple):
+    """The newest transaction coordinator that has ended a transaction of a producer here."""
+
+    producer_id: int
+
+
+class ProducerFence(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Which coordinator that was, and since when."""
+
+    coordinator_epoch: int
+    updated_ms: int
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -177,14 +190,21 @@ class ConsumerMemberValue(msgspec.Struct, frozen=True, array_like=True):
     target: PartitionsByTopic
     classic: ClassicProtocols | None = None
     """Set for a member that speaks the classic protocol."""
+    polling: PollingTerms | None = None
+    """Set for a member that the broker reads for."""
 
 
 Key: TypeAlias = (
-    OffsetKey | GroupKey | MemberKey | PendingOffsetKey | StreamsMemberKey | TopologyKey
+    OffsetKey | GroupKey | MemberKey | PendingOffsetKey | StreamsMemberKey | TopologyKey | FenceKey
 )
 GroupValue: TypeAlias = ClassicGroupValue | ConsumerGroupValue | StreamsGroupValue
 Value: TypeAlias = (
-    CommittedOffset | GroupValue | ConsumerMemberValue | StreamsMemberValue | Topology
+    CommittedOffset
+    | GroupValue
+    | ConsumerMemberValue
+    | StreamsMemberValue
+    | Topology
+    | ProducerFence
 )
 
 
@@ -202,6 +222,7 @@ _KINDS: Final[dict[int, type[Key]]] = {
     4: PendingOffsetKey,
     5: StreamsMemberKey,
     6: TopologyKey,
+    7: FenceKey,
 }
 _KIND_BYTES: Final = {kind: bytes([VERSION, number]) for number, kind in _KINDS.items()}
 _KEY_DECODERS: Final = {kind: msgspec.msgpack.Decoder(kind) for kind in _KINDS.values()}
@@ -212,6 +233,7 @@ _VALUE_DECODERS: Final[dict[type[Key], msgspec.msgpack.Decoder[Value]]] = {
     PendingOffsetKey: msgspec.msgpack.Decoder(CommittedOffset),
     StreamsMemberKey: msgspec.msgpack.Decoder(StreamsMemberValue),
     TopologyKey: msgspec.msgpack.Decoder(Topology),
+    FenceKey: msgspec.msgpack.Decoder(ProducerFence),
 }
 _encode: Final = msgspec.msgpack.Encoder(uuid_format="bytes").encode
 

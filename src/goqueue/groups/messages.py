@@ -37,6 +37,15 @@ class ClassicProtocols(NamedTuple):
     protocols: tuple[Protocol, ...]
 
 
+class PollingTerms(NamedTuple):
+    """What a member that the broker reads for has joined with, for the next coordinator."""
+
+    reset_to_earliest: bool
+    releases_itself: bool
+    auto_commit_ms: int | None
+    session_timeout_ms: int | None
+
+
 # --- The classic protocol ----------------------------------------------------------------------
 
 
@@ -175,6 +184,8 @@ class ConsumerHeartbeat(MemberHeartbeat[TopicIdPartition], frozen=True, kw_only=
     """Set when a JoinGroup of the classic protocol is what joins a KIP-848 group."""
     session_timeout_ms: int | None = None
     """Its own, in place of the group's. Kafka's protocol cannot say it; HTTP can."""
+    polling: PollingTerms | None = None
+    """Of a member that the broker reads for, in a cluster."""
 
     @property
     def is_full(self) -> bool:

@@ -100,6 +100,11 @@ class OffsetStore:
             out.persist.append(remove(PendingOffsetKey(self.group_id, producer_id, *part)))
         return len(staged) if commit else 0
 
+    def staged(self, producer_id: int) -> tuple[tuple[TopicPartition, int, int], ...]:
+        """What a producer has staged, and when."""
+        staged = self._pending.get(producer_id, {})
+        return tuple((part, each.offset, each.committed_at_ms) for part, each in staged.items())
+
     def is_pending(self, part: TopicPartition) -> bool:
         """Whether an open transaction is about to change the offset of a partition."""
         return any(part in staged for staged in self._pending.values())

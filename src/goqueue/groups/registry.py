@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import msgspec
 
@@ -15,11 +15,13 @@ from goqueue.groups.describe import Group, type_of
 from goqueue.groups.encoding import (
     ClassicGroupValue,
     CommittedOffset,
+    FenceKey,
     GroupKey,
     GroupValue,
     MemberKey,
     OffsetKey,
     PendingOffsetKey,
+    ProducerFence,
     StreamsGroupValue,
     StreamsMemberKey,
     TopologyKey,
@@ -39,18 +41,22 @@ from goqueue.groups.offsets import OffsetStore
 from goqueue.groups.stats import GroupStats
 from goqueue.groups.streams.group import StreamsGroup
 from goqueue.groups.timers import Timers
+from goqueue.groups.transaction_fences import TransactionFences
 from goqueue.model.errors import InvalidGroupIdError, InvariantError, TooManyGroupsError
 from goqueue.model.limits import MAX_ID_CHARS, MAX_REBALANCE_DURATIONS
 from goqueue.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from goqueue.groups.effects import Effects, Entry
     from goqueue.groups.settings import GroupSettings
     from goqueue.groups.streams.topology import Topology
 
 G = TypeVar("G", bound=ClassicGroup | ConsumerGroup | StreamsGroup)
+
+_RESUMED_AT_ONCE: Final = 500
+"""Groups that resume before other work has its turn."""
 
 
 class Slot(msgspec.Struct):
@@ -89,6 +95,7 @@ class GroupRegistry:
         self.timers: Timers[str] = Timers()
         self.transactions: dict[int, set[str]] = {}
         """Producer id to the groups in which its open transaction has staged offsets."""
+        self.fences = TransactionFences()
 
     # --- Slots ---------------------------------------------------------------------------------
 
@@ -212,6 +219,12 @@ class GroupRegistry:
         self.slots.clear()
         self.timers.clear()
 
+    def staged(self) -> Iterator[tuple[int, Hashable]]:
+        """The producers with staged offsets, each with what it has staged in which group."""
+        for producer_id, group_ids in self.transactions.items():
+            stores = [self.slots[each].offsets for each in sorted(group_ids) if each in self.slots]
+            yield producer_id, tuple((each.group_id, each.staged(producer_id)) for each in stores)
+
     # --- Loading and dumping -------------------------------------------------------------------
 
     def load(self, entries: Iterable[Entry]) -> None:
@@ -232,6 +245,8 @@ class GroupRegistry:
                     offsets.load(part, offset)
                 else:
                     offsets.load_pending(key.producer_id, part, offset)
+            elif isinstance(key, FenceKey):
+                self.fences.load(key.producer_id, cast("ProducerFence | None", value))
             else:
                 self._load_part(key, value)
 
@@ -273,9 +288,14 @@ class GroupRegistry:
             slot.core = self.fresh(kind, slot.core.group_id)
         return slot.core
 
-    def resume(self, now_ms: int) -> None:
-        """Loading is over: sessions begin anew, and what was removed for good is dropped."""
-        for group_id, slot in list(self.slots.items()):
+    def resume(self, now_ms: int) -> Iterator[None]:
+        """Loading is over: sessions begin anew, and what was removed for good is dropped.
+
+        Other work may be done each time that this yields.
+        """
+        for count, (group_id, slot) in enumerate(list(self.slots.items()), 1):
+            if count % _RESUMED_AT_ONCE == 0:
+                yield
             if slot.is_useless and not slot.is_stored:
                 del self.slots[group_id]
             else:
@@ -294,6 +314,7 @@ class GroupRegistry:
             if self.slots.get(group_id) is slot:
                 yield from slot.core.dump()
                 yield from slot.offsets.dump()
+        yield from self.fences.dump()
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` where a group contradicts itself or its deadline is forgotten."""

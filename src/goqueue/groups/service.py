@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from goqueue.groups.effects import answered
 from goqueue.groups.member_memory import MemberMemory
 from goqueue.groups.messages import (
     JOINING_EPOCH,
@@ -33,11 +33,11 @@ from goqueue.groups.streams.internal_topics import with_internal_topics
 from goqueue.groups.topics import TopicCatalogue, TopicInfo
 from goqueue.model.errors import (
     CoordinatorUnavailableError,
+    FencedCoordinatorError,
     GoQueueError,
     GroupError,
     InconsistentGroupProtocolError,
     MetadataError,
-    TopicError,
 )
 from goqueue.model.lag import PartitionLag
 from goqueue.model.topic_partition import TopicPartition
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from goqueue.groups.coordinator import GroupCoordinator
     from goqueue.groups.effects import Effects, OffsetMove, Token
     from goqueue.metrics.registry import Histogram
+    from goqueue.partitions.elsewhere.figures import PartitionFigures
     from goqueue.partitions.measures import Measures
-    from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.topic_changes import TopicChanges
     from goqueue.runtime.clock import Clock
     from goqueue.state.logs import StateLogs
@@ -72,7 +72,7 @@ class Groups(GroupShards):
         self,
         state_logs: StateLogs,
         changes: TopicChanges,
-        partitions: Partitions,
+        figures: PartitionFigures,
         clock: Clock,
         executor: Executor,
         *,
@@ -87,7 +87,7 @@ class Groups(GroupShards):
         super().__init__(changes.topics, partition_count, self._new_shard, facts)
         self._state_logs = state_logs
         self._changes = changes
-        self._partitions = partitions
+        self._figures = figures
         self._clock = clock
         self._executor = executor
         self._settings_of = settings_of
@@ -128,7 +128,7 @@ class Groups(GroupShards):
             log,
             self.settings,
             self._memory,
-            self._state_logs.clock.now_ms,
+            log.now_ms,
             self._executor,
             settings_of=self._settings_of,
             on_rebalance=self._traces.rebalanced,
@@ -164,13 +164,14 @@ class Groups(GroupShards):
         for move in moves:
             count = 0
             if not move.is_reset:
-                with suppress(TopicError):  # deleted meanwhile, or without a replica here
-                    partition = self._partitions.local(TopicPartition(*move.part))
-                    start, end = partition.log_start, partition.log_end
+                place = TopicPartition(*move.part)
+                figures = self._figures.of(place)
+                if figures is not None:  # or it was deleted meanwhile
+                    start, end = figures.log_start, figures.log_end
                     before = PartitionLag(*move.part, move.before, start, end).position
                     count = max(min(move.after, end) - before, 0)
                     if count and self._traces.is_on:
-                        self._traces.committed(partition.id, before, before + count, move.group_id)
+                        self._traces.committed(place, before, before + count, move.group_id)
             self._measures.committed(move.part[0], move.group_id, count)
 
     def _on_gone(self, group_id: str) -> None:
@@ -306,24 +307,44 @@ class Groups(GroupShards):
         coordinator.commit_refused(group_id)
         self._measures.commit_refused(group_id if is_known else "", error)
 
-    async def stage(self, producer_id: int, request: CommitRequest) -> PartitionOutcomes:
-        """Note offsets that count when a producer's transaction commits."""
-        return await self._ask(
-            request.group_id,
-            lambda core, token, now_ms: core.stage(producer_id, request, token, now_ms),
-            PartitionOutcomes,
-        )
+    async def stage(
+        self, producer_id: int, request: CommitRequest, guard: object = None
+    ) -> PartitionOutcomes:
+        """Note offsets that count when a producer's transaction commits.
 
-    async def complete_transaction(self, number: int, producer_id: int, *, commit: bool) -> None:
+        A `guard` is what the fences gave before the transaction's coordinator was asked.
+
+        Raises:
+            CoordinatorUnavailableError: the transaction has ended since, or the group has moved.
+        """
+
+        def stage(core: GroupCoordinator, token: Token, now_ms: int) -> Effects:
+            if guard is not None:
+                try:
+                    core.fences.check_verified(producer_id, guard)
+                except CoordinatorUnavailableError as error:
+                    return answered(token, error)
+            return core.stage(producer_id, request, token, now_ms)
+
+        return await self._ask(request.group_id, stage, PartitionOutcomes)
+
+    async def complete_transaction(
+        self, number: int, producer_id: int, coordinator_epoch: int, *, commit: bool
+    ) -> None:
         """End a producer's transaction in the groups of one shard; done twice, it is done once.
 
         Raises:
+            FencedCoordinatorError: a later coordinator has ended a transaction of the producer.
             CoordinatorUnavailableError: it could not be stored; try again.
         """
 
-        def complete(core: GroupCoordinator, token: Token, _: int) -> Effects:
-            effects = core.complete_transaction(producer_id, commit=commit)
-            effects.reply(token, Done())
+        def complete(core: GroupCoordinator, token: Token, now_ms: int) -> Effects:
+            effects = answered(token, Done())
+            try:
+                core.fences.pass_through(producer_id, coordinator_epoch, now_ms, effects)
+            except FencedCoordinatorError as error:
+                return answered(token, error)
+            effects.add(core.complete_transaction(producer_id, commit=commit))
             return effects
 
         await self._shard(number).submit(complete, Done)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 from uuid import uuid4
 
 from goqueue.groups.coordinator import GroupCoordinator
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from goqueue.state.log import StateEntry, StateLog
 
 _R = TypeVar("_R")
+
+_ISOLATED_S: Final = 0.5
+"""How long after a deadline it is looked again whether the partition takes appends."""
 
 
 class GroupShard:
@@ -60,7 +63,9 @@ class GroupShard:
         """
         self._in_cluster = on_loaded is not None
         refusal = self._moved if self._in_cluster else _unavailable
-        self.state = StateShard(log, self, executor, refusal, on_active=self._on_active)
+        self.state = StateShard(
+            log, self, executor, refusal, complete=self._resume, on_active=self._on_active
+        )
         self._on_loaded = on_loaded
         self._on_moved = on_moved
         self._on_rebalance = on_rebalance
@@ -93,9 +98,13 @@ class GroupShard:
         """Take in entries as they were stored."""
         self._loading.load(Entry(key, value) for key, value in entries)
 
+    async def _resume(self) -> None:
+        """Everything was replayed: members have a whole session anew."""
+        for _ in self._loading.resume(self._now_ms()):
+            await asyncio.sleep(0)
+
     def loaded(self, _lost_count: int) -> None:
-        """The replay is over: members have a whole session anew."""
-        self._loading.resume(self._now_ms())
+        """The replay is over."""
         self._loading.stats.on_rebalance = self._on_rebalance
         self.coordinator = self._loading
 
@@ -223,8 +232,11 @@ class GroupShard:
         self._timer = None
         if self.state.is_active:
             self.perform(self.coordinator.tick(self._now_ms()))
-        else:
-            self.state.look()
+            return
+        self.state.look()
+        if self.state.log.partition.isolated is not None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(_ISOLATED_S, self._on_timer)
 
     async def close(self) -> None:
         """Keep the state for the next start, and tell everyone who waits to try again."""

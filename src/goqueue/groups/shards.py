@@ -10,7 +10,7 @@ from goqueue.model.errors import CoordinatorUnavailableError, GroupNotFoundError
 from goqueue.state.coordinators import Family
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 
     from goqueue.cluster.facts import ClusterFacts
     from goqueue.groups.coordinator import GroupCoordinator
@@ -35,6 +35,11 @@ class GroupShards:
         self._topics = topics
         self._facts = facts
         self._family = Family(OFFSETS_TOPIC, partition_count, new_shard)
+
+    @property
+    def shard_count(self) -> int:
+        """How many partitions the offsets topic has, or will have."""
+        return self._family.partition_count
 
     def shard_number(self, group_id: str) -> int:
         """Which partition of the offsets topic holds the group."""
@@ -63,7 +68,6 @@ class GroupShards:
             raise CoordinatorUnavailableError(
                 f"{OFFSETS_TOPIC} is not created yet: it is when enough nodes are active; try again"
             )
-        self._family.partition_count = topic.partition_count
         leader = self._facts.partition(topic.topic_id, self.shard_number(group_id)).leader
         if leader is None:
             raise CoordinatorUnavailableError(
@@ -71,6 +75,17 @@ class GroupShards:
                 "again"
             )
         return leader
+
+    def epoch_of(self, group_id: str) -> int:
+        """The epoch in which this node coordinates a group. Raises like `coordinator`."""
+        shard = self._shard_of(group_id)
+        shard.read()
+        return shard.state.epoch
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether other nodes may coordinate groups."""
+        return self._facts is not None
 
     def coordinator(self, group_id: str) -> GroupCoordinator:
         """The coordinator of a group, for reading.
@@ -83,6 +98,20 @@ class GroupShards:
     def coordinators(self) -> Iterator[GroupCoordinator]:
         """Every coordinator that has groups, for reading."""
         return (shard.coordinator for shard in self._family.opened() if shard.is_readable)
+
+    def staged(self) -> Iterator[tuple[int, int, Hashable]]:
+        """What open transactions have staged here: shard, producer, and something of the offsets.
+
+        That changes with what is staged.
+        """
+        for number, shard in self._family.shards.items():
+            if shard.is_readable:
+                for producer_id, content in shard.coordinator.staged():
+                    yield number, producer_id, content
+
+    def newest_coordinator(self, number: int, producer_id: int) -> int:
+        """The epoch of the last coordinator that has ended a producer's transaction in a shard."""
+        return self._shard(number).read().fences.newest(producer_id)
 
     @property
     def is_loading(self) -> bool:

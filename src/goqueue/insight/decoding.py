@@ -36,8 +36,17 @@ async def decode_values(
     schemas: Schemas, topic: str, records: Sequence[Record]
 ) -> list[Decoded | str | None]:
     """Of each message its value decoded, or why it cannot be, or None if it names no schema."""
-    registry = schemas.registry
-    if not registry.state.schemas:
+    generation = schemas.registry.generation
+    found = await _all_decoded(schemas, topic, records)
+    if any(isinstance(each, str) for each in found) and await schemas.has_changed(generation):
+        found = await _all_decoded(schemas, topic, records)
+    return found
+
+
+async def _all_decoded(
+    schemas: Schemas, topic: str, records: Sequence[Record]
+) -> list[Decoded | str | None]:
+    if not schemas.registry.state.schemas:
         return [None] * len(records)
     return await schemas.ask(
         lambda registry: [_decoded(registry, topic, record) for record in records]

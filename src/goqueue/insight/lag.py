@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.groups.encoding import CommittedOffset
-from goqueue.model.errors import TopicError
 from goqueue.model.lag import PartitionLag, counted_partitions
 from goqueue.model.topic_partition import TopicPartition
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from goqueue.groups.describe import Reading
     from goqueue.groups.service import Groups
-    from goqueue.partitions.partitions import Partitions
+    from goqueue.partitions.elsewhere.figures import PartitionFigures
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.service import Queues
     from goqueue.topics.catalogue import Topics
@@ -29,10 +28,10 @@ class GroupLag:
     """The lag of every group."""
 
     def __init__(
-        self, topics: Topics, partitions: Partitions, groups: Groups, queues: Queues
+        self, topics: Topics, figures: PartitionFigures, groups: Groups, queues: Queues
     ) -> None:
         self._topics = topics
-        self._partitions = partitions
+        self._figures = figures
         self._groups = groups
         self._queues = queues
 
@@ -60,7 +59,7 @@ class GroupLag:
                 partition.log_end,
             )
             for key, queue in group.queues.items()
-            if (partition := self._queues.partition(key)) is not None
+            if (partition := self._queues.sources.find(key)) is not None
         ]
         yield from sorted(found, key=lambda each: (each.topic, each.partition))
 
@@ -80,17 +79,10 @@ class GroupLag:
             is_subscriber=reading.is_subscriber,
         )
         for topic, number in places:
-            try:
-                partition = self._partitions.local(TopicPartition(topic, number))
-            except TopicError:
-                continue
-            yield PartitionLag(
-                topic,
-                number,
-                committed.get(TopicPartition(topic, number)),
-                partition.log_start,
-                partition.log_end,
-            )
+            place = TopicPartition(topic, number)
+            figures = self._figures.of(place)
+            if figures is not None:
+                yield PartitionLag(*place, committed.get(place), figures.log_start, figures.log_end)
 
     def _assigned(self, reading: Reading) -> set[TopicPartition]:
         topics = self._topics.catalogue.by_id

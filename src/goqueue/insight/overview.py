@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from goqueue.delays.service import Delays
     from goqueue.insight.history import History
     from goqueue.insight.new_dead_letters import DeadLetterCount, NewDeadLetters
+    from goqueue.partitions.elsewhere.figures import PartitionFigures
     from goqueue.partitions.partitions import Partitions
     from goqueue.queues.dead_letters.letters import Letters
     from goqueue.queues.service import Queues
@@ -35,6 +36,7 @@ class OverviewServices(Protocol):
 
     topics: Topics
     partitions: Partitions
+    figures: PartitionFigures
     group_views: GroupViews
     queues: Queues
     transactions: Transactions
@@ -97,14 +99,16 @@ async def take_inventory(services: OverviewServices, connections: int) -> Invent
     partitions = messages = size_bytes = 0
     failed: list[tuple[str, str]] = []
     for topic in services.topics.catalogue.by_name.values():
-        found = services.partitions.of_topic(topic)
-        failed += [(str(each.id), str(each.failure)) for each in found if each.failure is not None]
+        here = services.partitions.of_topic(topic)
+        failed += [(str(each.id), str(each.failure)) for each in here if each.failure is not None]
         if topic.is_internal:
             continue
         topics += 1
-        partitions += len(found)
-        messages += sum(each.message_count for each in found)
-        size_bytes += sum(each.size_bytes for each in found)
+        partitions += topic.partition_count
+        for figures in services.figures.of_topic(topic):
+            if figures is not None:
+                messages += figures.message_count
+                size_bytes += figures.size_bytes
     groups = services.group_views.all()
     in_flight, retrying = _queued(services)
     transactions = services.transactions.list(_OPEN)

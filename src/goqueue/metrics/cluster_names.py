@@ -31,6 +31,11 @@ LEADER_ELECTIONS: Final = CounterName(
     "Times that this node became the leader of a partition, by the kind of election.",
     ("topic", "election_type"),
 )
+ELECTION_LATENCY: Final = HistogramName(
+    "cluster_leader_election_latency_seconds",
+    "From a decision of this node, as the controller, who leads up to 60 partitions, to when it is "
+    "stored.",
+)
 UNCLEAN_ELECTIONS: Final = CounterName(
     "cluster_unclean_leader_elections_total",
     "Times that this node became the leader of a partition without having been in sync: committed "

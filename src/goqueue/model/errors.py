@@ -572,6 +572,12 @@ class LeadershipLostError(StorageError):
     retriable = True
 
 
+class HandoverUnknownError(StorageError):
+    """Messages were sent to a partition, and whether they are stored there is not known yet."""
+
+    retriable = True
+
+
 class OffsetNotAvailableError(ClusterError):
     """A new leader does not know yet how far its partition is committed."""
 
@@ -606,6 +612,18 @@ class ClusterMismatchError(ClusterError):
 
 class PeerUnavailableError(ClusterError):
     """Another node of the cluster cannot be reached, or did not answer in time."""
+
+    retriable = True
+
+
+class ForwardingBusyError(ClusterError):
+    """Requests that wait for other nodes hold as much memory as they may; this one was not sent."""
+
+    retriable = True
+
+
+class PeerVersionError(ClusterError):
+    """A node of another version does not serve what it was asked; upgrade all nodes."""
 
     retriable = True
 
@@ -688,6 +706,22 @@ class TransactionCoordinatorUnavailableError(TransactionError):
     """The transaction's state could not be stored, or is still being read; try again."""
 
     retriable = True
+
+
+class NotTransactionCoordinatorError(ClusterError, TransactionCoordinatorUnavailableError):
+    """Another node coordinates the transactional id: find the coordinator and ask it."""
+
+    retriable = True
+
+
+class TransactionCoordinatorLoadingError(ClusterError, TransactionCoordinatorUnavailableError):
+    """This node coordinates the transactional id and is still loading its state."""
+
+    retriable = True
+
+
+class FencedCoordinatorError(TransactionError):
+    """A marker comes from a coordinator whose successor has ended a transaction there already."""
 
 
 class CorruptTransactionStateError(StorageError):

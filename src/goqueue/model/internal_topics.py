@@ -20,6 +20,12 @@ DELAYED: Final = "__delayed"
 DELAY_STATE: Final = "__delay_state"
 PIPELINES: Final = "__pipelines"
 
+COMPANIONS: Final[Mapping[str, tuple[str, int]]] = MappingProxyType(
+    {QUEUE_STATE: (CONSUMER_OFFSETS, 1), DELAYED: (DELAY_STATE, 3)}
+)
+"""Topics whose partitions belong to those of another topic, so many to each: a unit, which one node
+has to lead as a whole."""
+
 _NEWEST_VALUES: Final = {"cleanup.policy": "compact"}
 _CHANGES: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """The broker itself removes what a snapshot covers; retention must not, whatever the server's

@@ -41,6 +41,10 @@ PRIORITY_COUNT: Final = 5
 MAX_METADATA_KEY_BYTES: Final = 1024
 """One key of the metadata store, in UTF-8; a longer one: `InvalidMetadataRequestError`."""
 
+MAX_FORWARDED_BYTES: Final = 64 * 1024 * 1024
+"""Requests of clients of one node that wait for answers of other nodes, however slow those are; one
+that would go beyond is refused, and may be tried again."""
+
 MAX_METADATA_TRANSACTION_KEYS: Final = 128
 """Conditions and operations of one transaction, etcd's own bound; more are refused the same way."""
 
@@ -103,6 +107,10 @@ that keep up. Of more, the oldest are dropped, and read from the log."""
 MAX_TAILS_BYTES: Final = 64 * 1024 * 1024
 """The same for all partitions of a node together. Of more, those of the partition that was not
 appended to for the longest are dropped."""
+
+MAX_ROUTED_BYTES: Final = 24 * 1024 * 1024
+"""Batches of HTTP and gRPC that wait for other nodes to store them, on one node. One more is
+refused, and its client tries again later."""
 
 MAX_OPEN_SEGMENTS: Final = 512
 """Segments of all logs with open descriptors. A sealed one has up to three: its batches and two

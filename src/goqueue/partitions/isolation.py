@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import InvariantError
 from goqueue.model.tuples import NamedTuple
-from goqueue.partitions.markers import Marker, read_marker
+from goqueue.partitions.markers import Marker, TransactionEnd, read_marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from goqueue.runtime.disk import Bytes
 
 _OPEN: Final = struct.Struct(">q")
+_ENDED: Final = struct.Struct(">qq")
 _NOWHERE: Final = 1 << 62
 _ABORTED: Final = struct.Struct(">qqqq")
 
@@ -58,19 +59,23 @@ class PartitionTransactions:
 
     # --- Following the log -----------------------------------------------------------------------
 
-    def note(self, info: BatchInfo, offset: int, batch: Bytes) -> None:
-        """Follow a transactional batch that is in the log from `offset` on."""
+    def note(self, info: BatchInfo, offset: int, batch: Bytes) -> TransactionEnd | None:
+        """Follow a transactional batch that is in the log from `offset` on.
+
+        Returns what it says of the end of a transaction, if it is a marker.
+        """
         if not info.is_control:
             self._open.setdefault(info.producer_id, offset)
-            return
-        marker = read_marker(batch)
-        first = self._open.pop(info.producer_id, None) if marker is not None else None
-        if first is None:
-            return
+            return None
+        end = read_marker(batch)
+        first = self._open.pop(info.producer_id, None) if end is not None else None
+        if end is None or first is None:
+            return end
         self._ended.append((first, offset))
-        if marker is Marker.ABORT:
+        if end.marker is Marker.ABORT:
             stable = min(self.first_undecided(), offset + info.last_offset_delta + 1)
             self._add(AbortedTransaction(info.producer_id, first, offset, stable))
+        return end
 
     def _add(self, aborted: AbortedTransaction) -> None:
         self._producers.append(aborted.producer_id)
@@ -163,6 +168,17 @@ class PartitionTransactions:
     def dump_aborted(self) -> bytes:
         """The aborted transactions in the order of their markers."""
         return b"".join(_ABORTED.pack(*each) for each in self.aborted())
+
+    def dump_ended(self) -> bytes:
+        """The transactions whose markers readers may not see yet.
+
+        Of a replica among others a marker may be cut off again: what it has ended is undecided.
+        """
+        return b"".join(_ENDED.pack(*each) for each in self._ended)
+
+    def load_ended(self, data: bytes) -> None:
+        """Take over what `dump_ended` gave."""
+        self._ended.extend(_ENDED.iter_unpack(data))
 
     def load_open(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
         """Take over what `dump_open` gave."""

@@ -45,6 +45,9 @@ LANES: Final = 3
 HIDDEN_OFFSETS: Final = 4
 """One for all, if there are any."""
 
+ENDED_TRANSACTIONS: Final = 5
+"""One for all, if there are any whose markers readers may not see yet."""
+
 
 class LogState:
     """The parts of one partition that are rebuilt from its batches."""
@@ -121,7 +124,9 @@ class LogState:
         if info.producer_id != NO_PRODUCER_ID:
             self.sequences.note(info, first_offset, now_ms)
             if info.attributes & TRANSACTIONAL:
-                self.transactions.note(info, first_offset, batch)
+                end = self.transactions.note(info, first_offset, batch)
+                if end is not None:
+                    self.sequences.note_coordinator(info.producer_id, end.coordinator_epoch)
         if info.attributes & DELIVERY:
             self._note_lanes(info, first_offset, batch)
 
@@ -162,6 +167,8 @@ class LogState:
             yield Entry(OPEN_TRANSACTIONS, key, value)
         if aborted := self.transactions.dump_aborted():
             yield Entry(ABORTED_TRANSACTIONS, b"", aborted)
+        if ended := self.transactions.dump_ended():
+            yield Entry(ENDED_TRANSACTIONS, b"", ended)
         if len(self.lanes):
             yield Entry(LANES, b"", self.lanes.dump())
         if len(self.hidden):
@@ -176,6 +183,8 @@ class LogState:
         self.transactions.load_open(parts.get(OPEN_TRANSACTIONS, ()))
         for _, data in parts.get(ABORTED_TRANSACTIONS, ()):
             self.transactions.load_aborted(data)
+        for _, data in parts.get(ENDED_TRANSACTIONS, ()):
+            self.transactions.load_ended(data)
         for _, data in parts.get(LANES, ()):
             self.lanes.load(data)
         for _, data in parts.get(HIDDEN_OFFSETS, ()):

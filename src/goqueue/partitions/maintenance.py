@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.metrics import names
 from goqueue.model.errors import DiskFullError, GoQueueError
+from goqueue.model.internal_topics import is_internal_topic
 from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.upkeep import (
     DiskState,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from goqueue.partitions.partitions import Partitions
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
-    from goqueue.storage.compaction.cleanable import CompactionStats
+    from goqueue.storage.compaction.cleanable import CompactionLimits, CompactionStats
     from goqueue.topics.catalogue import Topics
     from goqueue.topics.settings import TopicSettings
 
@@ -47,6 +48,10 @@ _NEW_ROOM_BYTES: Final = 64 * 1024
 """So much more room on a disk that was full is worth another attempt at once."""
 _COMPACT_AGAIN_MS: Final = 60_000
 """Before another attempt at a log whose compaction failed."""
+
+_MAX_DIRTY_STATE_RECORDS: Final = 100_000
+"""Of the state of a coordinator in a cluster. Each replica is compacted at about so many that are
+not yet, however little that is of the whole."""
 
 
 class Pass(NamedTuple):
@@ -205,7 +210,9 @@ class Maintenance:
                 continue
             now_ms = self._clock_guard.steady_ms()
             try:
-                found = partition.cleanable(settings.compaction_limits, now_ms)
+                limits = self._compaction_limits(partition, settings)
+                partition.seal_if_due(limits)
+                found = partition.cleanable(limits, now_ms)
                 marks.look_at(partition.id, found.next_ms)
                 if found.is_due:
                     await self._compact(partition, settings, found.until)
@@ -216,6 +223,13 @@ class Maintenance:
                 logger.warning("%s: compaction failed: %s", partition.id, error)
             await asyncio.sleep(0)
         return count
+
+    def _compaction_limits(self, partition: Partition, settings: TopicSettings) -> CompactionLimits:
+        """What the topic says; whoever takes over the state of a coordinator shall read little."""
+        limits = settings.compaction_limits
+        if self._partitions.facts is None or not is_internal_topic(partition.id.topic):
+            return limits
+        return limits._replace(max_dirty_records=_MAX_DIRTY_STATE_RECORDS)
 
     async def compact(self, partition_id: TopicPartition) -> CompactionStats | None:
         """Compact one log now, however dirty it is; None when it was deleted meanwhile.

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import BatchError
+from goqueue.model.tuples import NamedTuple
 from goqueue.records import CONTROL, TRANSACTIONAL, Record, decode_rows, encode
 
 if TYPE_CHECKING:
@@ -42,11 +43,19 @@ def encode_marker(
     )
 
 
-def read_marker(batch: Bytes) -> Marker | None:
-    """What a control batch says of its producer's transaction; None: it is about something else."""
+class TransactionEnd(NamedTuple):
+    """What a control batch says of its producer's transaction."""
+
+    marker: Marker
+    coordinator_epoch: int
+
+
+def read_marker(batch: Bytes) -> TransactionEnd | None:
+    """How a control batch ends its producer's transaction; None: it is about something else."""
     try:
         (record,) = decode_rows(batch, check_crc=False)
         _, kind = _KEY.unpack_from(record.key or b"")
-        return Marker(kind)
+        _, coordinator_epoch = _VALUE.unpack_from(record.value or b"")
+        return TransactionEnd(Marker(kind), coordinator_epoch)
     except (BatchError, ValueError, struct.error):
         return None  # Kafka has other control records, and may come to have more

@@ -7,7 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from goqueue.metrics.registry import Metrics
-from goqueue.model.errors import GoQueueError, InvariantError, OffsetOutOfRangeError
+from goqueue.model.errors import (
+    FencedCoordinatorError,
+    GoQueueError,
+    InvariantError,
+    OffsetOutOfRangeError,
+)
 from goqueue.model.ids import NO_PRODUCER_ID
 from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.commit import CommitPolicy, LocalCommit
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from goqueue.partitions.due_marks import MaintenanceMarks
     from goqueue.partitions.isolation import PartitionTransactions
     from goqueue.partitions.lane_index import LaneIndex
+    from goqueue.partitions.log_state import LogState
     from goqueue.partitions.opening import OpenedLog
     from goqueue.partitions.partition_log import PartitionLog
     from goqueue.partitions.sequences import ProducerSequences, SequencedBatch
@@ -88,7 +94,11 @@ class Partition(Replica):
         """Why publishers that want every in-sync replica to have their batches are refused, if they
         are: too few are in sync."""
         self.isolated: GoQueueError | None = None
-        """Why every append is refused, if it is: this node hears nothing of the others."""
+        """Why every append is refused, if it is: this node hears nothing of the others, or another
+        one is about to lead."""
+        self.verifying: dict[int, object] = {}
+        """Producers whose coordinator is asked, in a cluster, whether a transaction of theirs may
+        write here. A marker ends that: what was asked is of a transaction that is over."""
         self._clock = clock
         self._measures = measures or Measures(Metrics(""))
         policy = commit(self._log)
@@ -188,18 +198,43 @@ class Partition(Replica):
         """End the transaction that a producer has open here; None when it has none.
 
         So a marker that was written before a crash is not written again: the log itself says
-        whether there is still something to end.
+        whether there is still something to end. Where there is nothing, the first marker of a
+        coordinator that has taken over is written all the same: with it in the log, a marker of
+        the one before that is still on its way comes too late.
 
         Raises:
+            FencedCoordinatorError: a later coordinator has ended a transaction of the producer.
             NotLeaderError, DiskError, LogFailedError: nothing was stored.
         """
         self.check_leading()
-        if self.transactions.first_of(producer_id) is None:
+        newest_coordinator = self.sequences.coordinator_epoch_of(producer_id)
+        if coordinator_epoch < newest_coordinator:
+            raise FencedCoordinatorError(
+                f"{self.id}: a marker for producer {producer_id} comes from coordinator epoch "
+                f"{coordinator_epoch}, and epoch {newest_coordinator} has taken over"
+            )
+        self.verifying.pop(producer_id, None)
+        is_open = self.transactions.first_of(producer_id) is not None
+        if not is_open and coordinator_epoch <= max(newest_coordinator, 0):
             return None
         now_ms = self._clock.now_ms()
         newest = max(epoch, self.sequences.epoch_of(producer_id))
         batch = encode_marker(marker, producer_id, newest, coordinator_epoch, now_ms)
         return self.append_new(batch, peek(batch), now_ms)
+
+    def fence_producer(self, producer_id: int, epoch: int) -> None:
+        """Refuse what an idempotent producer has sent in earlier epochs, from now on and for good.
+
+        The log says so by a marker, which readers do not see and every later leader finds.
+
+        Raises:
+            NotLeaderError, DiskError, LogFailedError: nothing was stored.
+        """
+        self.check_leading()
+        if self.sequences.epoch_of(producer_id) < epoch:
+            now_ms = self._clock.now_ms()
+            batch = encode_marker(Marker.ABORT, producer_id, epoch, 0, now_ms)
+            self.append_new(batch, peek(batch), now_ms)
 
     def _after_flush(self) -> None:
         """Let waiting readers look: nobody has counted how many bytes a flush has shown them."""
@@ -240,6 +275,14 @@ class Partition(Replica):
         """
         if not self.is_leading:
             self.check_leading()
+        return self.find_committed(offset, max_bytes, isolation)
+
+    def find_committed(self, offset: int, max_bytes: int, isolation: Isolation) -> Readable | None:
+        """`find` in any role: what a follower knows to be committed, every reader may see.
+
+        Raises:
+            OffsetOutOfRangeError, DamagedRangeError: as `find` does.
+        """
         if not self.log_start <= offset <= self.log_end:
             raise OffsetOutOfRangeError(offset, self.log_start, self.log_end)
         started_s = self._clock.monotonic_s()
@@ -295,7 +338,9 @@ class Partition(Replica):
 
     async def recover(self) -> None:
         """Bring a failed log back. Raises `DiskError` while the disk still refuses."""
-        state = await self._log.restore(self._rebuild)
+        self._restored(await self._log.restore(self._rebuild))
+
+    def _restored(self, state: LogState | None) -> None:
         if state is not None:
             self._state = state
             self.report_damaged_snapshots(self._log.damaged_snapshots)

@@ -170,6 +170,9 @@ class PartitionLog(Protocol):
     def cleanable(self, limits: CompactionLimits, now_ms: int) -> Cleanable:
         """What compaction would do now."""
 
+    def seal_if_due(self, limits: CompactionLimits) -> None:
+        """Let compaction reach what was appended last, if that is much. Raises `DiskError`."""
+
     async def compact(
         self, now_ms: int, *, until: int, tombstone_ms: int, aborted: Callable[[BatchInfo], bool]
     ) -> CompactionStats | None:

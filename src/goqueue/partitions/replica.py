@@ -91,6 +91,7 @@ class Replica:
         self.facts, self.take_lookup_times = log.facts, log.take_lookup_times
         self.expire, self.next_expiry_ms = log.expire, log.next_expiry_ms
         self.delete_before, self.cleanable = log.move_start, log.cleanable
+        self.seal_if_due = log.seal_if_due
         self.waiters = Waiters()
         self.stable_waiters = Waiters()
         """Readers of committed records: what they cannot see yet does not wake them."""
@@ -150,6 +151,10 @@ class Replica:
                 f"{self.id} is led in epoch {self.leader_epoch} here, the request says {epoch}: "
                 "the metadata of this broker is stale, retry"
             )
+
+    def leader_time_ms(self) -> int | None:
+        """What the clock says by which the leader stamps batches; None of the leader itself."""
+        return None
 
     # --- How it is -------------------------------------------------------------------------------
 

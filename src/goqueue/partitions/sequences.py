@@ -28,12 +28,16 @@ if TYPE_CHECKING:
 REMEMBERED_BATCHES: Final = 5
 """As many as a producer may have in flight, so that each of them can be recognised again."""
 
+NO_COORDINATOR: Final = -1
+"""The coordinator epoch of a producer of which no transaction has ended here."""
+
 _MAX_PRODUCERS: Final = 50_000
 """Per partition; beyond it the one that has been silent longest is forgotten."""
 
 _SEQUENCES: Final = 1 << 31
 _PRODUCER: Final = struct.Struct(">hqH")
 _BATCH: Final = struct.Struct(">iiqq")
+_COORDINATOR: Final = struct.Struct(">i")
 
 
 class SequencedBatch(NamedTuple):
@@ -62,6 +66,9 @@ class ProducerState(msgspec.Struct):
     batches: deque[SequencedBatch] = msgspec.field(
         default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES)
     )
+    coordinator_epoch: int = NO_COORDINATOR
+    """Of the coordinator that has ended a transaction of the producer here last. It only grows: a
+    marker of an earlier coordinator is late, and would end another transaction than it means."""
 
     @property
     def last_sequence(self) -> int:
@@ -141,7 +148,10 @@ class ProducerSequences:
         producers = self._producers
         state = producers.get(producer_id)
         if state is None or epoch > state.epoch:
-            state = producers[producer_id] = ProducerState(epoch, newest_ms)
+            coordinator_epoch = NO_COORDINATOR if state is None else state.coordinator_epoch
+            state = producers[producer_id] = ProducerState(
+                epoch, newest_ms, coordinator_epoch=coordinator_epoch
+            )
             if len(producers) > _MAX_PRODUCERS:
                 producers.popitem(last=False)
         producers.move_to_end(producer_id)
@@ -157,11 +167,23 @@ class ProducerSequences:
                 _sequenced((first, (first + more) % _SEQUENCES, offset, offset + more + 1))
             )
 
+    def coordinator_epoch_of(self, producer_id: int) -> int:
+        """Of the coordinator that has ended a transaction of a producer here last."""
+        state = self._producers.get(producer_id)
+        return state.coordinator_epoch if state is not None else NO_COORDINATOR
+
+    def note_coordinator(self, producer_id: int, coordinator_epoch: int) -> None:
+        """A marker of this coordinator is in the log; its batch was noted."""
+        state = self._producers[producer_id]
+        state.coordinator_epoch = max(state.coordinator_epoch, coordinator_epoch)
+
     def dump(self) -> Iterator[tuple[bytes, bytes]]:
         """Everything as keys and values for a snapshot."""
         for producer_id, state in self._producers.items():
             value = _PRODUCER.pack(state.epoch, state.last_timestamp_ms, len(state.batches))
             value += b"".join(_BATCH.pack(*batch) for batch in state.batches)
+            if state.coordinator_epoch > 0:  # of a node on its own it is 0 for ever
+                value += _COORDINATOR.pack(state.coordinator_epoch)
             yield producer_id.to_bytes(8, "big", signed=True), value
 
     @property
@@ -186,6 +208,9 @@ class ProducerSequences:
             for number in range(count):
                 at = _PRODUCER.size + number * _BATCH.size
                 state.batches.append(SequencedBatch._make(_BATCH.unpack_from(value, at)))
+            end = _PRODUCER.size + count * _BATCH.size
+            if len(value) > end:
+                (state.coordinator_epoch,) = _COORDINATOR.unpack_from(value, end)
             self._producers[int.from_bytes(key, "big", signed=True)] = state
 
     def check_invariants(self) -> None:

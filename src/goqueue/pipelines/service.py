@@ -24,7 +24,7 @@ from goqueue.state.serial import Decided, SerialShard
 from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from concurrent.futures import Executor
 
     from goqueue.partitions.topic_changes import TopicChanges
@@ -58,7 +58,7 @@ class Pipelines:
         self._clock = clock
         self._reports: dict[str, PipelineReport] = {}
         self._loading = self._reports
-        self._shard = SerialShard(
+        self.shard = SerialShard(
             self,
             partial(changes.create_internal, PIPELINES_TOPIC, 1),
             partial(state_logs.log, PIPELINES_TOPIC, 0, SnapshotKind.PIPELINES),
@@ -72,12 +72,12 @@ class Pipelines:
     async def start(self) -> None:
         """Load what is stored."""
         self._listening_since_ms = self._clock.now_ms()
-        family = Family(PIPELINES_TOPIC, 1, self._shard.made)
+        family = Family(PIPELINES_TOPIC, 1, self.shard.made)
         await self._state_logs.coordinators.start(family)
 
     async def stop(self) -> None:
         """Keep the reports for the next start."""
-        await self._shard.close()
+        await self.shard.close()
 
     # --- Looking ---------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class Pipelines:
             report = PipelineReport(name=name, updated_at=self._clock.now_ms(), **fields)
             return Decided([(name.encode(), msgspec.json.encode(report))], report)
 
-        return await self._shard.change(decide)
+        return await self.shard.change(decide)
 
     async def delete(self, name: str) -> None:
         """Forget a pipeline; if it still runs, its next report brings it back.
@@ -138,7 +138,7 @@ class Pipelines:
             self.get(name)
             return Decided([(name.encode(), None)], None)
 
-        await self._shard.change(decide)
+        await self.shard.change(decide)
 
     # --- What is stored --------------------------------------------------------------------------
 
@@ -165,8 +165,39 @@ class Pipelines:
 
     def loaded(self, _lost_count: int) -> None:
         """The replay is over; of a damaged report the one before counts."""
-        self._reports = self._loading
+        if self.shard.state.is_led:  # or what was replayed may not be committed
+            self.adopt(self._loading)
+
+    def adopt(self, reports: dict[str, PipelineReport]) -> None:
+        """Show these from now on."""
+        self._reports = reports
         self.generation += 1
+
+
+class CopiedReports:
+    """Feeds the reports of a node with what another one has stored; see `StateCopy`."""
+
+    def __init__(self, pipelines: Pipelines) -> None:
+        self._pipelines = pipelines
+        self._loading: dict[str, PipelineReport] = {}
+
+    def begin(self) -> None:
+        """Begin anew."""
+        self._loading = {}
+
+    def replay(self, entries: Sequence[StateEntry]) -> None:
+        """Entries from the beginning on."""
+        _take_in(self._loading, entries)
+
+    async def loaded(self, is_copy: Callable[[], bool]) -> None:
+        """All of them are there."""
+        if is_copy():
+            self._pipelines.adopt(self._loading)
+
+    async def apply(self, entries: Sequence[StateEntry], is_copy: Callable[[], bool]) -> None:
+        """Entries that came since."""
+        if entries and is_copy():
+            self._pipelines.apply(entries)
 
 
 def _take_in(reports: dict[str, PipelineReport], entries: Sequence[StateEntry]) -> None:

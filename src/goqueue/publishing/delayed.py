@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Protocol
 
 from goqueue.model.tuples import NamedTuple
 
@@ -15,18 +16,62 @@ if TYPE_CHECKING:
     from goqueue.topics.catalogue import Topic
 
 
+class Origin(NamedTuple):
+    """Where the rest of an idempotent batch goes in a cluster, once its delayed part is stored."""
+
+    leader_epoch: int
+    """The epoch in which this node leads the partition; in another the rest is not stored."""
+    end_offset: int
+    """Where the log of the partition ends before that."""
+
+
+class SplitBatch(NamedTuple):
+    """An idempotent batch of which a part waits. That part counts if the rest was stored."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    origin: Origin
+    first_id: int
+    """What clients know the first delayed message of the batch by."""
+
+
+class Rest(IntEnum):
+    """What became of the rest of a batch, as the leader of its partition knows it."""
+
+    ABSENT = 0
+    """It is not in the log, and never will be: whoever sends the batch again makes another."""
+    STORED = 1
+    UNDER_WAY = 2
+
+
 class TakenIn(NamedTuple):
     """The messages of one batch that wait."""
 
     messages: list[Delayed]
     ends: list[int | None]
     """How far the log of each class must be on the disk for them to be."""
+    unit: int = 0
+    unconfirmed: Any = None
+    """Of an idempotent batch in a cluster: what its unit knows it by until the rest is stored."""
+
+    @property
+    def first_id(self) -> int:
+        """What clients know the first of the messages by."""
+        return self.messages[0][1] or 0
 
 
 class DelayedMessages(Protocol):
     """Keeps the messages of a batch that are due later."""
 
-    def take(self, topic: Topic, partition: int, info: BatchInfo, found: Opened) -> TakenIn:
+    def take(
+        self,
+        topic: Topic,
+        partition: int,
+        info: BatchInfo,
+        found: Opened,
+        origin: Origin | None = None,
+    ) -> TakenIn:
         """Store the records of a batch that are due later."""
 
     def finish(self, topic: Topic, partition: int, info: BatchInfo) -> None:
@@ -44,3 +89,15 @@ class DelayedMessages(Protocol):
 
     async def durable(self, taken: TakenIn | None = None) -> None:
         """Return when messages that were taken in are on the disk; without any, all that were."""
+
+    async def committed(self, taken: TakenIn) -> None:
+        """Return when every in-sync replica has messages that were taken in."""
+
+    def confirm(self, taken: TakenIn) -> None:
+        """The rest of an idempotent batch is committed: what waits of it counts."""
+
+    def void(self, taken: TakenIn) -> None:
+        """The rest of an idempotent batch is not stored: what waits of it never goes."""
+
+    def doubt(self, taken: TakenIn) -> None:
+        """Nobody knows whether the rest of an idempotent batch is there to stay: find out."""

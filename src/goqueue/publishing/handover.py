@@ -1,48 +1,85 @@
 """Appending to a partition exactly once, for those inside the broker who move messages.
 
-Whoever hands messages over does it in four steps, so that a crash between any two of them neither
-loses a message nor appends it twice:
+Whoever hands messages over does it in four steps, so that a crash or a failover between any two of
+them neither loses a message nor appends it twice:
 
-1. Ask `next_sequence`, and store what is about to happen: which messages, to which partition, where
-   its log ends now, with which sequence. Wait until that is on the disk.
-2. `append`, with that sequence.
-3. When `is_settled`, the messages survive what the topic promises to survive: store that they went.
+1. Ask for the `position`, and store what is about to happen: which messages, to which partition,
+   where its log ends now, with which sequence. Wait until that is committed.
+2. `append` or `publish`, with that sequence.
+3. When that returns, the messages survive what the topic promises to survive: store that they went.
 4. After a crash, for each intention of which nothing more is stored, ask `found`. It reads the
-   partition's log: what is in it has gone, what is not is still to go, with a sequence anew.
+   partition's committed log: what is in it has gone, what is not is still to go.
 
-The batches carry a producer id of their own, so that they are recognised among all others.
+The batches carry a producer id of their own, so that they are recognised among all others. In a
+cluster, a request of an earlier leader may still be under way when its intention is resolved. So
+`found` ends the epoch of the producer in the partition first: what arrives later is refused.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.model.delivery import DELIVERY_HEADERS
-from goqueue.records import DELIVERY, LOG_APPEND_TIME, Compression, Record, encode, peek
+from goqueue.model.tuples import NamedTuple
+from goqueue.records import DELIVERY, LOG_APPEND_TIME, Compression, Record, encode
 from goqueue.records.batch import walk
-from goqueue.storage.config import Fsync
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.partition import Partition, Placed
     from goqueue.topics.settings import TopicSettings
 
-EPOCH: Final = 0
-_SEQUENCES: Final = 1 << 31
+SEQUENCES: Final = 1 << 31
+FIRST_EPOCH: Final = 0
+"""Of a producer that hands over under a new id each time that an outcome is not known."""
+LAST_EPOCH: Final = (1 << 15) - 2
+"""Of a producer; the one behind it can still end it."""
+
+
+class Position(NamedTuple):
+    """What is to be stored before a batch is handed over."""
+
+    next_sequence: int
+    """Of the batch."""
+    end_offset: int
+    """Nothing that is appended from now on lies before it."""
+
+
+class Fate(Enum):
+    """What became of a batch that was appended."""
+
+    UNDER_WAY = "under way"
+    SETTLED = "settled"
+    """It survives what its topic promises to survive."""
+    UNKNOWN = "unknown"
+    """The log is not the one that it was appended to: `Target.found` says whether it is there."""
 
 
 class Handover:
-    """Appends under one producer id. One at a time uses it for one partition."""
+    """Makes batches of one producer id. One at a time uses it for one partition."""
 
-    def __init__(self, producer_id: int) -> None:
+    def __init__(self, producer_id: int, epoch: int = FIRST_EPOCH) -> None:
         """Use an id of `ProducerIds` that nobody else has, and keep it for ever."""
         self.producer_id = producer_id
+        self.epoch = epoch
 
-    def next_sequence(self, partition: Partition, after: int = 0) -> int:
-        """The sequence of the next batch; `after` so many records that are about to go before."""
-        last = partition.sequences.last_sequence(self.producer_id, EPOCH)
-        return (last + 1 + after) % _SEQUENCES
+    def next_sequence(self, partition: Partition) -> int:
+        """The sequence of the next batch in a partition that this node leads."""
+        last = partition.sequences.last_sequence(self.producer_id, self.epoch)
+        return (last + 1) % SEQUENCES
+
+    def found(self, partition: Partition, from_offset: int) -> set[int]:
+        """The sequences of all batches that are in the log of such a partition from there on."""
+        return {
+            info.base_sequence
+            for chunk in partition.chunks(max(from_offset, partition.log_start))
+            for _, info in walk(chunk.data)
+            if (info.producer_id, info.producer_epoch) == (self.producer_id, self.epoch)
+            and not info.is_control
+        }
 
     def batch(
         self,
@@ -62,57 +99,58 @@ class Handover:
             compression=compression,
             attributes=attributes,
             producer_id=self.producer_id,
-            producer_epoch=EPOCH,
+            producer_epoch=self.epoch,
             base_sequence=base_sequence,
         )
 
-    def append(
-        self,
-        partition: Partition,
-        settings: TopicSettings,
-        records: Sequence[Record],
-        base_sequence: int,
-    ) -> Placed:
-        """Append records, numbered from 0 on, as one batch in the way the topic stores them.
-
-        Readers see them at once, unless the topic wants them on the disk first. Twice with the
-        same sequence appends once.
-
-        Raises:
-            ProducerError: a batch with a later sequence is there: this one never will be.
-            BatchError, DiskError, LogFailedError, LogClosedError: nothing was appended.
-        """
+    def batch_for(
+        self, settings: TopicSettings, records: Sequence[Record], base_sequence: int
+    ) -> bytearray:
+        """The same in the way that a topic stores its records."""
         stamp = LOG_APPEND_TIME if settings.stamps_append_time else 0
-        batch = self.batch(
+        return self.batch(
             records,
             base_sequence,
             attributes=delivery_bit(records) | stamp,
             compression=settings.codec or Compression.NONE,
         )
-        return partition.append(batch, peek(batch))
 
-    @staticmethod
-    def is_settled(partition: Partition, end_offset: int) -> bool:
-        """Whether an append outlives what the topic's policy promises to outlive.
 
-        Where the policy is to leave it to the operating system, that is at once; where the disk is
-        synced now and then, after the next time. What went with its topic needs no more care.
+class Target(Protocol):
+    """A partition that messages are handed over to, wherever it is led.
+
+    Whatever an error other than `HandoverUnknownError` is about, nothing was appended.
+    """
+
+    id: TopicPartition
+
+    async def position(self, handover: Handover) -> Position:
+        """Where the next batch of a producer goes. Raises `GoQueueError`: try again later."""
+
+    async def append(self, batch: bytearray) -> Placed:
+        """Store a batch as it is; it is committed when this returns.
+
+        Raises:
+            HandoverUnknownError: whether it is there, `found` says.
+            GoQueueError: it is not.
         """
-        if partition.is_closed or partition.fsync is Fsync.NEVER:
-            return True
-        return partition.failure is None and partition.synced_to >= end_offset
 
-    def found(self, partition: Partition, from_offset: int) -> set[int]:
-        """The sequences of all batches that were handed over and are in the log from there on.
+    async def publish(self, batch: bytearray, *, delivery: bool, traced: bool) -> Placed:
+        """The same with a batch that is held to what its topic asks of every publisher.
 
-        Reads the log: to be called for what is unsettled, which is never long ago.
+        `delivery` and `traced` are those of `PublishRequest`. Raises like `append`.
         """
-        return {
-            info.base_sequence
-            for chunk in partition.chunks(max(from_offset, partition.log_start))
-            for _, info in walk(chunk.data)
-            if info.producer_id == self.producer_id
-        }
+
+    async def found(self, producer_id: int, epoch: int, from_offset: int) -> set[int]:
+        """The first sequences of a producer's batches in the log from there on, that are to stay.
+
+        In a cluster no batch of this or an earlier epoch of the producer is appended after this
+        has returned, whoever has sent it. Reads the log: for what is unsettled, which is never long
+        ago.
+
+        Raises:
+            GoQueueError: nobody can tell at the moment; ask again.
+        """
 
 
 def delivery_bit(records: Iterable[Record]) -> int:

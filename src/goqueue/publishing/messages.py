@@ -7,16 +7,15 @@ batch. How one goes out again: `stored_messages`.
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from goqueue.model.delivery import DELIVERY_HEADERS
 from goqueue.model.errors import (
-    BatchTooLargeError,
     GoQueueError,
     MalformedBatchError,
     MalformedHeadersError,
-    MalformedRecordError,
     UnknownPartitionError,
 )
 from goqueue.model.limits import MAX_HEADERS_BYTES
@@ -25,7 +24,6 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.model.tuples import NamedTuple
 from goqueue.publishing.delivery_headers import Later, Opened
 from goqueue.publishing.new_messages import (
-    BY_RECORD,
     NOWHERE,
     UNSAID,
     MessageResult,
@@ -33,8 +31,8 @@ from goqueue.publishing.new_messages import (
     Portion,
     fail,
     headers_of,
-    smaller,
 )
+from goqueue.publishing.pending_messages import Publishing
 from goqueue.publishing.requests import (
     FITS,
     Acks,
@@ -48,7 +46,8 @@ from goqueue.records import DELIVERY, TRANSACTIONAL, Record, encode
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
-    from goqueue.publishing.publish import Publisher
+    from goqueue.publishing.deferred import DeferredPublish
+    from goqueue.publishing.routed import RoutedPublish
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topic, Topics
 
@@ -66,6 +65,15 @@ class ProducerSequence(NamedTuple):
     first_sequence: int
     is_transactional: bool = False
     """The messages belong to the transaction that the producer has open."""
+    transactional_id: str | None = None
+    """Of such a producer, where it is known."""
+
+
+class Publishes(Protocol):
+    """What takes batches in: the publisher of this node, or a router in a cluster."""
+
+    def publish(self, request: PublishRequest) -> Published | DeferredPublish | RoutedPublish:
+        """Publish a batch. Raises like `Publisher.publish`, and so may its `durable`."""
 
 
 class MessageWriter:
@@ -74,13 +82,11 @@ class MessageWriter:
     def __init__(
         self,
         topics: Topics,
-        publisher: Publisher,
+        publisher: Publishes,
         clock: Clock,
         misfits: Callable[[Topic, Sequence[NewMessage]], Awaitable[Misfits]],
     ) -> None:
         """`misfits` finds messages that do not fit the schemas of their topic."""
-        self.check_led: Callable[[str, Iterable[int]], None] = lambda *_: None
-        """Refuses what other nodes lead, so that of a request all is stored or nothing."""
         self._topics = topics
         self._publisher = publisher
         self._clock = clock
@@ -149,26 +155,11 @@ class MessageWriter:
             portions = self._one_portion(topic, messages, results)
         else:
             portions = self._portions(topic, messages, results)
-        self.check_led(topic_name, portions)
-        appended: list[_Appended] = []
-        waiting = deque(portions.items())
-        while waiting:
-            number, portion = waiting.popleft()
-            try:
-                verdict = None if checked is None else _verdict(checked, portion.indexes)
-                place = TopicPartition(topic_name, number)
-                published = self._append(place, portion, acks, producer, verdict)
-            except (BatchTooLargeError, MalformedRecordError, *BY_RECORD) as error:
-                if producer is not None:
-                    fail(results, portion.indexes, error)
-                else:
-                    rest = smaller(results, portion, error)
-                    waiting.extendleft((number, each) for each in reversed(rest))
-            except GoQueueError as error:
-                fail(results, portion.indexes, error)
-            else:
-                appended.append(_Appended(number, portion.indexes, portion.records, published))
-        return Publishing(results, appended)
+        request = _Request(topic_name, acks, producer, checked)
+        append = partial(self._append, request)
+        publishing = Publishing(results, append, may_divide=producer is None)
+        publishing.begin(portions.items())
+        return publishing
 
     def _one_portion(
         self, topic: Topic, messages: Sequence[NewMessage], results: list[MessageResult]
@@ -251,13 +242,9 @@ class MessageWriter:
         return key_hash(message.key) % topic.partition_count
 
     def _append(
-        self,
-        partition: TopicPartition,
-        portion: Portion,
-        acks: Acks,
-        producer: ProducerSequence | None,
-        verdict: SchemaVerdict | None,
-    ) -> Published:
+        self, request: _Request, number: int, portion: Portion
+    ) -> Published | DeferredPublish | RoutedPublish:
+        topic_name, acks, producer, checked = request
         _check_headers(portion.records)
         attributes = DELIVERY if portion.delivery else 0
         if producer is not None and producer.is_transactional:
@@ -277,81 +264,24 @@ class MessageWriter:
             opened = Opened(portion.records, says_something=True, later=portion.later)
         return self._publisher.publish(
             PublishRequest(
-                partition,
+                TopicPartition(topic_name, number),
                 memoryview(batch),
                 acks,
                 delivery=portion.delivery,
                 opened=opened,
-                verdict=verdict,
+                verdict=None if checked is None else _verdict(checked, portion.indexes),
+                transactional_id=None if producer is None else producer.transactional_id,
             )
         )
 
 
-class _Appended(NamedTuple):
-    """A batch that is in the log: which messages are in it, and where it went."""
+class _Request(NamedTuple):
+    """What all batches of a request have in common."""
 
-    partition: int
-    indexes: Sequence[int]
-    records: list[Record]
-    published: Published
-
-
-class Publishing:
-    """Messages on their way to being as durable as was asked for."""
-
-    __slots__ = ("_appended", "_results")
-
-    def __init__(self, results: list[MessageResult], appended: list[_Appended]) -> None:
-        self._results = results
-        self._appended = appended
-
-    @property
-    def is_duplicate(self) -> bool:
-        """A producer's batch was in the log already, and nothing was stored again."""
-        return any(each.published.placed.duplicate for each in self._appended)
-
-    async def settled(self) -> list[MessageResult]:
-        """What became of each message, once it is known. To be called once."""
-        for appended in self._appended:
-            await self._settle(appended)
-        return self._results
-
-    async def _settle(self, appended: _Appended) -> None:
-        """Fill in the results of one batch, once it is as durable as was asked for."""
-        number, indexes, records, published = appended
-        try:
-            if published.durable is not None:
-                await published.durable
-        except GoQueueError as error:
-            fail(self._results, indexes, error)
-            return
-        first, stamp_ms = published.placed.first_offset, published.append_time_ms
-        if published.delayed:
-            self._settle_delayed(appended)
-            return
-        for index, record in zip(indexes, records, strict=True):
-            at_ms = stamp_ms if stamp_ms >= 0 else record.timestamp_ms
-            self._results[index] = MessageResult(number, first + record.offset, at_ms)
-
-    def _settle_delayed(self, appended: _Appended) -> None:
-        """`_settle` of a batch of which some records wait."""
-        number, indexes, records, published = appended
-        delayed = {each[0]: each for each in published.delayed}
-        offset, end, _ = published.placed
-        keep_places = end - offset == len(records)
-        for at, (index, record) in enumerate(zip(indexes, records, strict=True)):
-            later = delayed.get(at)
-            if later is None:
-                if keep_places:
-                    offset = published.placed.first_offset + at
-                stamp_ms = published.append_time_ms
-                at_ms = stamp_ms if stamp_ms >= 0 else record.timestamp_ms
-                self._results[index] = MessageResult(number, offset, at_ms)
-                offset += 1
-            else:
-                self._results[index] = MessageResult(
-                    number, None, record.timestamp_ms, None, later[1], later[2]
-                )
+    topic_name: str
+    acks: Acks
+    producer: ProducerSequence | None
+    checked: Misfits | None
 
 
 def _verdict(misfits: Misfits, indexes: Sequence[int]) -> SchemaVerdict:

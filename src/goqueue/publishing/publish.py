@@ -22,6 +22,7 @@ from goqueue.model.errors import (
 )
 from goqueue.partitions.partition import Partition, Placed
 from goqueue.publishing.admission import admit_batch, check_size, check_timestamps, count_of
+from goqueue.publishing.deferred import DeferredPublish
 from goqueue.publishing.delivery_headers import (
     Delayed,
     Opened,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.sequences import SequencedBatch
-    from goqueue.publishing.delayed import DelayedMessages
+    from goqueue.publishing.delayed import DelayedMessages, Origin, SplitBatch, TakenIn
     from goqueue.publishing.traces import PublishTraces
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Bytes
@@ -112,7 +113,7 @@ class Publisher(StraightPublisher):
             return request._replace(verdict=SchemaVerdict(unreadable))
         return request._replace(verdict=SchemaVerdict(error))
 
-    def publish(self, request: PublishRequest) -> Published:
+    def publish(self, request: PublishRequest) -> Published | DeferredPublish:
         """Store a batch. It is in the log when this returns, durable when `durable` has been.
 
         Raises:
@@ -130,6 +131,14 @@ class Publisher(StraightPublisher):
             if isinstance(error, _REFUSALS) and self._traces.is_on:
                 self._traces.refused(topic, request, error)
             raise
+        if isinstance(published, DeferredPublish):
+            return published
+        return self._measured(topic, request, published, started_s)
+
+    def _measured(
+        self, topic: Topic, request: PublishRequest, published: Published, started_s: float
+    ) -> Published:
+        """What became of a batch; its measures and traces follow."""
         measures = self._measures.topic(topic.name)
         placed = published.placed
         if not placed.duplicate:
@@ -147,7 +156,9 @@ class Publisher(StraightPublisher):
         durable = self._timed(published.durable, measures, started_s, traced)
         return published._replace(durable=durable)
 
-    def _store(self, topic: Topic, partition: Partition, request: PublishRequest) -> Published:
+    def _store(
+        self, topic: Topic, partition: Partition, request: PublishRequest
+    ) -> Published | DeferredPublish:
         if topic.is_internal and not request.internal:
             raise InternalTopicError(
                 f"{topic.name} is an internal topic: clients cannot write to it"
@@ -199,11 +210,21 @@ class Publisher(StraightPublisher):
             stored_count=info.count,
         )
 
+    def is_under_way(self, partition_id: TopicPartition, batch: SplitBatch) -> bool:
+        """Whether the rest of a batch of which a part waits may still be stored: not here."""
+        del partition_id, batch
+        return False
+
+    def is_void(self, batch: SplitBatch) -> bool:
+        """Whether a delayed part is known not to count, whatever the log has by now: not here."""
+        del batch
+        return False
+
     # --- Records that say how they are to be delivered -------------------------------------------
 
     def _store_opened(
         self, topic: Topic, partition: Partition, request: PublishRequest, info: BatchInfo
-    ) -> Published:
+    ) -> Published | DeferredPublish:
         """Take out what is due later; the rest is stored like any batch, marked as speaking."""
         found = request.opened
         if found is None:
@@ -237,11 +258,11 @@ class Publisher(StraightPublisher):
         again: list[Delayed] = [(number, None, due_ms) for number, due_ms in found.later]
         placed = Placed(known.first_offset, known.end_offset, duplicate=True)
         durable = (
-            _both(self.delays.durable(), partition.committed(placed.end_offset)) if always else None
+            both(self.delays.durable(), partition.committed(placed.end_offset)) if always else None
         )
         if known.first_offset < partition.opened_at:
             restored = self.delays.restore(topic, partition, info, found.records, known)
-            durable = _both(restored, durable)
+            durable = both(restored, durable)
         return Published(placed, partition.log_start, durable=durable, delayed=again)
 
     def _store_apart(
@@ -251,34 +272,61 @@ class Publisher(StraightPublisher):
         request: PublishRequest,
         info: BatchInfo,
         found: Opened,
-    ) -> Published:
+    ) -> Published | DeferredPublish:
         """Store what is due later, then the rest.
 
         In this order: a producer that gets no answer sends the batch again, and the partition
         knows it again only by what it has stored. What is delayed already is known to the intake.
         """
-        if self.delays is None:
-            raise DelaysUnavailableError("delayed messages are being loaded; try again")
         always = partition.fsync is Fsync.ALWAYS and request.acks is not Acks.NONE
         started_s = self._clock.monotonic_s()
-        taken = self.delays.take(topic, request.partition.partition, info, found)
+        delays = self._required_delays()
+        taken, rest = self._split(topic, request, info, found)
+        published = self._store_rest(topic, partition, rest, taken, started_s)
+        delays.finish(topic, request.partition.partition, info)
+        if not always:
+            return published
+        return published._replace(durable=both(delays.durable(taken), published.durable))
+
+    def _required_delays(self) -> DelayedMessages:
+        if self.delays is None:
+            raise DelaysUnavailableError("delayed messages are being loaded; try again")
+        return self.delays
+
+    def _split(
+        self,
+        topic: Topic,
+        request: PublishRequest,
+        info: BatchInfo,
+        found: Opened,
+        origin: Origin | None = None,
+    ) -> tuple[TakenIn, PublishRequest | None]:
+        """Store what is due later; returns it and what is left of the batch, if that is needed."""
+        started_s, number = self._clock.monotonic_s(), request.partition.partition
+        taken = self._required_delays().take(topic, number, info, found, origin)
         if self._traces.is_on:
-            number = request.partition.partition
             self._traces.scheduled(topic, number, found, taken.messages, started_s)
         later = {number for number, _, _ in taken.messages}
         rest = [record for at, record in enumerate(found.records) if at not in later]
+        keeps_places = info.has_producer or not request.delivery
+        if not rest and not keeps_places:
+            return taken, None
+        batch = memoryview(without_delayed(info, rest, keeps_places=keeps_places))
+        return taken, request._replace(batch=batch, records=rest if keeps_places else None)
+
+    def _store_rest(
+        self,
+        topic: Topic,
+        partition: Partition,
+        request: PublishRequest | None,
+        taken: TakenIn,
+        started_s: float,
+    ) -> Published:
         published = Published(Placed(partition.log_end, partition.log_end), partition.log_start)
-        if rest or info.has_producer or not request.delivery:
-            keeps_places = info.has_producer or not request.delivery
-            batch = memoryview(without_delayed(info, rest, keeps_places=keeps_places))
-            request = request._replace(batch=batch, records=rest if keeps_places else None)
-            published = self._append(topic, partition, request, peek(batch))
+        if request is not None:
+            published = self._append(topic, partition, request, peek(request.batch))
             self._trace_rest(topic, request, published.placed, started_s)
-        self.delays.finish(topic, request.partition.partition, info)
-        published = published._replace(delayed=taken.messages)
-        if not always:
-            return published
-        return published._replace(durable=_both(self.delays.durable(taken), published.durable))
+        return published._replace(delayed=taken.messages)
 
     def _trace_rest(
         self, topic: Topic, request: PublishRequest, placed: Placed, started_s: float
@@ -312,7 +360,8 @@ def _obey(topic: Topic, verdict: SchemaVerdict | None) -> None:
         raise verdict.error
 
 
-async def _both(first: Awaitable[None], second: Awaitable[None] | None) -> None:
+async def both(first: Awaitable[None], second: Awaitable[None] | None) -> None:
+    """Return when both have."""
     await first
     if second is not None:
         await second

@@ -69,6 +69,8 @@ class PublishRequest(NamedTuple):
     """What a large batch holds, or why it cannot be opened, from `LargeBatches`."""
     verdict: SchemaVerdict | None = None
     """What came of holding it against schemas; a topic that asks for it takes none without."""
+    transactional_id: str | None = None
+    """Of a transactional batch, where it is known: a leader elsewhere is told it."""
 
 
 class Published(NamedTuple):

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
     from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
     from goqueue.partitions.measures import Measures
-    from goqueue.partitions.partitions import Partitions
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.members import QueueMember, QueueMembers
     from goqueue.queues.runs import Run
     from goqueue.queues.service import Queues
+    from goqueue.queues.shard import QueueShard
     from goqueue.queues.traces import QueueTraces, TracedVerdict
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topics
@@ -45,7 +45,6 @@ class AckServices(Protocol):
     clock: Clock
     topics: Topics
     queue_members: QueueMembers
-    partitions: Partitions
     queue_traces: QueueTraces
     measures: Measures
 
@@ -58,6 +57,15 @@ class _Applied(NamedTuple):
     has_news: bool
     """Somebody may be handed more now, as something was acknowledged."""
     traced: list[TracedVerdict]
+
+
+class _Part(NamedTuple):
+    """One verdict, and where it counts."""
+
+    shard: QueueShard | None
+    """None: wherever groups are kept here."""
+    acknowledgement: Acknowledgement
+    group_id: str | None
 
 
 class Acknowledger:
@@ -82,31 +90,52 @@ class Acknowledger:
             InvalidGroupRequestError: the verdict itself cannot be taken.
             CoordinatorUnavailableError: nothing could be stored.
         """
-        started_s = self._services.clock.monotonic_s()
         check(acknowledgement)
         await self._queues.ready()
+        return await self.settle_in(None, receipts, acknowledgement, group_id)
+
+    async def settle_here(
+        self,
+        receipts: Sequence[Receipt],
+        acknowledgement: Acknowledgement,
+        *,
+        group_id: str | None = None,
+    ) -> list[GoQueueError | None]:
+        """`settle` of receipts of groups that this node keeps; on one node that is all of them."""
+        return await self.settle(receipts, acknowledgement, group_id=group_id)
+
+    async def settle_in(
+        self,
+        shard: QueueShard | None,
+        receipts: Sequence[Receipt],
+        acknowledgement: Acknowledgement,
+        group_id: str | None,
+    ) -> list[GoQueueError | None]:
+        """`settle` of what was checked, in the groups of one shard or of all."""
+        started_s = self._services.clock.monotonic_s()
         outcomes: list[GoQueueError | None] = []
         accepted: _Accepted = defaultdict(lambda: defaultdict(list))
         seen: set[Receipt] = set()
+        part = _Part(shard, acknowledgement, group_id)
         while len(outcomes) < len(receipts):
             if outcomes:
                 await asyncio.sleep(0)
             rest = islice(receipts, len(outcomes), None)
-            outcomes += await self._settle_some(rest, acknowledgement, group_id, seen, accepted)
+            outcomes += await self._settle_some(part, rest, seen, accepted)
         self._measure(accepted, acknowledgement, started_s)
         return outcomes
 
     async def _settle_some(
         self,
+        part: _Part,
         receipts: Iterator[Receipt],
-        acknowledgement: Acknowledgement,
-        group_id: str | None,
         seen: set[Receipt],
         accepted: _Accepted,
     ) -> list[GoQueueError | None]:
         """Settle the first of the receipts, as many as can be told apart without a pause."""
         outcomes: list[GoQueueError | None] = []
-        now_ms = self._queues.now_ms()
+        shard, acknowledgement, group_id = part
+        now_ms = self._queues.now_ms() if shard is None else shard.now_ms()
         mine: _Accepted = defaultdict(lambda: defaultdict(list))
         readers: dict[tuple[str, int], list[tuple[QueueGroup, TopicIdPartition]]] = {}
         looks = 0
@@ -114,7 +143,7 @@ class Acknowledger:
             place = receipt[:2]
             reading = readers.get(place)
             if reading is None:
-                reading = readers[place] = self._readers(*place, group_id)
+                reading = readers[place] = self._readers(shard, *place, group_id)
             if receipt in seen:
                 outcomes.append(UnknownReceiptError(f"{receipt} is there twice"))
                 continue
@@ -165,7 +194,7 @@ class Acknowledger:
         check(acknowledgement)
         await self._queues.ready()
         group = self._queues.group(group_id)
-        now_ms = self._queues.now_ms()
+        now_ms = self._queues.now_ms(group)
         accepted: defaultdict[TopicIdPartition, list[int]] = defaultdict(list)
         seen: set[Receipt] = set()
         failures: list[tuple[Run, int, GoQueueError]] = []
@@ -192,14 +221,14 @@ class Acknowledger:
         return failures
 
     def _readers(
-        self, topic_name: str, number: int, first: str | None
+        self, shard: QueueShard | None, topic_name: str, number: int, first: str | None
     ) -> list[tuple[QueueGroup, TopicIdPartition]]:
         """The groups that read a partition, one of them first, and what it is called there."""
         topic = self._services.topics.catalogue.by_name.get(topic_name)
         if topic is None:
             return []
         key = (topic.topic_id, number)
-        groups = self._queues.reading(key)
+        groups = self._queues.reading(key, shard)
         if first is not None:
             groups.sort(key=lambda group: group.group_id != first)
         return [(group, key) for group in groups]
@@ -223,7 +252,7 @@ class Acknowledger:
                 raise PartitionNotAssignedError(
                     f"{partition_id} is not assigned to member {member.member_id!r}"
                 )
-            end = self._services.partitions.partition(partition_id).log_end
+            end = self._queues.sources.of(partition_id).log_end
             if offset > end:
                 raise InvalidGroupRequestError(f"{partition_id} ends at {end}, before {offset}")
             start = group.queues[key].start

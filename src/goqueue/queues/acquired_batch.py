@@ -13,7 +13,6 @@ from goqueue.model.ranges import Range, around
 from goqueue.model.topic_partition import TopicIdPartition
 from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.damage import describe
-from goqueue.partitions.partition import Partition
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.decisions import doom
 from goqueue.queues.delivery.line import Reservation
@@ -21,7 +20,7 @@ from goqueue.queues.delivery.operations import LaneRange, Operation
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.delivery.queue import PartitionQueue
 from goqueue.queues.delivery.receipts import Receipt
-from goqueue.reading.record_reader import Loaded
+from goqueue.reading.record_reader import Loaded, RecordSource
 
 if TYPE_CHECKING:
     from array import array
@@ -42,12 +41,19 @@ class Delivery(NamedTuple):
     delivery_count: int
     nonce: int
     deadline_ms: int
+    shard: int | None = None
+    """What keeps the group, in a cluster."""
 
     @property
     def receipt(self) -> Receipt:
         """What the member shows to say what became of the message."""
         return Receipt(
-            self.topic, self.partition, self.record.offset, self.delivery_count, self.nonce
+            self.topic,
+            self.partition,
+            self.record.offset,
+            self.delivery_count,
+            self.nonce,
+            self.shard,
         )
 
 
@@ -78,11 +84,13 @@ class Span(NamedTuple):
 class Portion(msgspec.Struct):
     """What one partition has for one poll: reserved and read, then decided on and taken."""
 
-    partition: Partition
+    partition: RecordSource
     queue: PartitionQueue
     key: TopicIdPartition
     reservation: Reservation
     loaded: Loaded
+    shard: int | None = None
+    """What keeps the group, in a cluster."""
     changes: list[Operation] = msgspec.field(default_factory=list)
     """What is to become of messages that cannot be handed out."""
     back: list[Range] = msgspec.field(default_factory=list)
@@ -164,11 +172,13 @@ class Portion(msgspec.Struct):
     def deliveries(self) -> Iterator[Delivery]:
         """The messages one by one."""
         topic, number = self.partition.id
-        deadline_ms = self.deadline_ms
+        deadline_ms, shard = self.deadline_ms, self.shard
         for lane, batch, first, end, counts, nonces in self.spans():
             for record in batch.rows(first, end):
                 at = record.offset - first
-                yield Delivery(topic, number, record, lane, counts[at], nonces[at], deadline_ms)
+                yield Delivery(
+                    topic, number, record, lane, counts[at], nonces[at], deadline_ms, shard
+                )
 
 
 def cut(portion: Portion, left_bytes: int, *, is_first: bool) -> int:

@@ -10,7 +10,6 @@ from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import CoordinatorUnavailableError
 from goqueue.model.limits import MAX_CACHED_RECORD_BYTES
 from goqueue.model.tuples import NamedTuple
-from goqueue.partitions.partition import Isolation
 from goqueue.partitions.waiting import Waiter
 from goqueue.queues.acquired_batch import Delivery, Portion, cut, may_expire, sift, take_expired
 from goqueue.queues.delivery import operations as ops
@@ -18,14 +17,15 @@ from goqueue.queues.delivery.decisions import doom
 from goqueue.queues.delivery.group import QueueGroup, Source
 from goqueue.queues.runs import Run, runs_of
 from goqueue.queues.whole_batches import cut_whole, round_up
+from goqueue.reading.remote_source import RemoteSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
     from goqueue.partitions.clock_guard import ClockGuard
     from goqueue.partitions.measures import Measures
-    from goqueue.partitions.partitions import Partitions
+    from goqueue.partitions.waiting import Waiters
     from goqueue.queues.delivery.line import Reservation
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import PartitionQueue
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 _MAX_POLLED_BYTES: Final = 50 * 1024 * 1024
 _SEED_BYTES: Final = 16
 _STEP_S: Final = 0.5
-"""How long an owner of partitions waits before it looks whether it still is one."""
+"""How long an owner of partitions waits before it looks whether it still is one; in a cluster,
+everybody, whether messages still come from where they came before."""
 
 
 class DeliveryServices(Protocol):
@@ -50,7 +51,6 @@ class DeliveryServices(Protocol):
     queue_members: QueueMembers
     measures: Measures
     queue_traces: QueueTraces
-    partitions: Partitions
     record_reader: RecordReader
     topics: Topics
     clock: Clock
@@ -171,7 +171,7 @@ class Deliverer:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + max_wait_ms / 1000
         waiter: Waiter | None = None
-        listened: set[TopicPartition] = set()
+        listened: dict[int, Waiters] = {}
         try:
             while True:
                 await self._queues.ready(member.group_id)
@@ -189,39 +189,33 @@ class Deliverer:
                     return portions
                 if waiter is None:  # one for the whole wait: who finds nothing keeps its turn
                     waiter = Waiter(1)
-                listened.update(mine)
-                self._listen(group, mine, waiter)
+                waiter.begin(1)
+                for waiters in self._waiters(group, mine):
+                    waiters.add(waiter)
+                    listened[id(waiters)] = waiters
                 await self._wait(group, member, waiter, left_s)
         finally:
             if waiter is not None:
-                self._stop_listening(member.group_id, listened, waiter)
+                for waiters in listened.values():
+                    waiters.discard(waiter)
 
     # --- Waiting ---------------------------------------------------------------------------------
 
-    def _listen(
-        self, group: QueueGroup, partitions: Sequence[TopicPartition], waiter: Waiter
-    ) -> None:
-        """Be told of whatever happens from now on, in the step of the look that found nothing."""
-        waiter.begin(1)
-        self._queues.waiters(group.group_id).add(waiter)
+    def _waiters(
+        self, group: QueueGroup, partitions: Sequence[TopicPartition]
+    ) -> Iterator[Waiters]:
+        """Where to wait for whatever happens, from the step of the look that found nothing."""
+        yield self._queues.waiters(group.group_id)
         isolation = group.isolation
         for each in partitions:
-            self._services.partitions.partition(each).waiters_for(isolation).add(waiter)
-
-    def _stop_listening(
-        self, group_id: str, partitions: Iterable[TopicPartition], waiter: Waiter
-    ) -> None:
-        self._queues.waiters(group_id).discard(waiter)
-        for each in partitions:
-            partition = self._services.partitions.find(each)
-            if partition is not None:
-                for isolation in Isolation:  # the group's may be another by now
-                    partition.waiters_for(isolation).discard(waiter)
+            yield self._queues.sources.of(each).waiters_for(isolation)
 
     async def _wait(
         self, group: QueueGroup, member: QueueMember, waiter: Waiter, left_s: float
     ) -> None:
         """Wait for something to happen; a poll counts as a heartbeat."""
+        if self._queues.in_cluster:
+            left_s = min(left_s, _STEP_S)
         if member.owner is not None:
             await waiter.wait(min(left_s, _STEP_S))
             await self._services.queue_members.heartbeat(member)
@@ -235,7 +229,7 @@ class Deliverer:
             await waiter.wait(left_s)
         finally:
             shared.polls -= 1
-            shared.deadline_ms = self._queues.now_ms() + shared.session_ms
+            shared.deadline_ms = self._queues.now_ms(group) + shared.session_ms
             self._queues.shard_of(group).wake_at(shared.deadline_ms)
 
     # --- Taking ----------------------------------------------------------------------------------
@@ -260,7 +254,7 @@ class Deliverer:
             if trimmed:
                 await shard.store(group, trimmed)
                 continue
-            reserved = group.reserve(member_id, sources, wanted.limit, self._queues.now_ms())
+            reserved = group.reserve(member_id, sources, wanted.limit, shard.now_ms())
             if not reserved:
                 return []
             portions = await self._decided(group, shard, reserved, wanted)
@@ -285,7 +279,7 @@ class Deliverer:
         taken: list[Portion] = []
         try:
             portions = await self._load_all(group, reserved, wanted)
-            now_ms = self._queues.now_ms()
+            now_ms = shard.now_ms()
             visibility_ms = wanted.visibility_ms or group.settings.visibility_ms
             current = [
                 portion
@@ -340,7 +334,9 @@ class Deliverer:
         sources: list[Source] = []
         trimmed: dict[TopicIdPartition, list[Operation]] = {}
         for each in partitions:
-            partition = self._services.partitions.partition(each)
+            partition = self._queues.sources.of(each)
+            if isinstance(partition, RemoteSource) and not partition.is_live:
+                continue  # its leader is away: the others have something meanwhile
             key = self._queues.key(each)
             queue = group.queues[key]
             queue.follow(partition.lanes)
@@ -360,7 +356,7 @@ class Deliverer:
         opened: bool,
     ) -> Portion:
         """Read what was reserved, and open it: what does not decode is known before it is taken."""
-        partition = self._queues.partition(key)
+        partition = self._queues.sources.find(key)
         if partition is None or key not in group.queues:
             raise CoordinatorUnavailableError("the topic was just deleted")
         topic = self._services.topics.catalogue.by_name.get(partition.id.topic)
@@ -372,7 +368,8 @@ class Deliverer:
             max_bytes=MAX_CACHED_RECORD_BYTES,
             isolation=group.isolation,
         )
-        return Portion(partition, queue, key, reservation, loaded, back=list(loaded.rest))
+        shard = self._queues.receipt_shard(group)
+        return Portion(partition, queue, key, reservation, loaded, shard, back=list(loaded.rest))
 
     def _sift(self, group: QueueGroup, portion: Portion) -> None:
         """Be done with what is not there, does not decode, or whose TTL expired.

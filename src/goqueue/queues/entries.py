@@ -17,9 +17,9 @@ from uuid import UUID
 import msgspec
 
 from goqueue.model.errors import CorruptQueueStateError, InvariantError
-from goqueue.model.tuples import NamedTuple
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.group import QueueGroup
+from goqueue.queues.delivery.members import SharedMember
 from goqueue.queues.delivery.queue import PartitionQueue
 from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.state.log import BEGIN, END, StateEntry
@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from goqueue.model.topic_partition import TopicIdPartition
-    from goqueue.partitions.lane_index import LaneIndex
     from goqueue.queues.delivery.operations import Operation
 
 _GROUP: Final = b"g"
 _QUEUE: Final = b"q"
+_MEMBER: Final = b"m"
+_LENGTH: Final = struct.Struct(">H")
 _PLACE: Final = struct.Struct(">16sI")
 _CHANGES: Final = 0
 _WHOLE: Final = 1
@@ -51,13 +52,6 @@ _UNREADABLE: Final = (
 )
 
 
-class QueueSource(NamedTuple):
-    """What a queue must know of the partition that it reads."""
-
-    lanes: LaneIndex
-    log_start: int
-
-
 def settings_entry(group_id: str, settings: QueueSettings) -> tuple[bytes, bytes]:
     """A group's settings."""
     return group_key(group_id), msgspec.json.encode(settings)
@@ -71,6 +65,18 @@ def group_key(group_id: str) -> bytes:
 def queue_key(group: QueueGroup, place: TopicIdPartition) -> bytes:
     """Where it is stored what happens to the messages of a partition in a group."""
     return _QUEUE + _PLACE.pack(place[0].bytes, place[1]) + group.group_id.encode()
+
+
+def member_key(group: QueueGroup, member_id: str) -> bytes:
+    """Where it is stored that a member is there."""
+    name = group.group_id.encode()
+    return _MEMBER + _LENGTH.pack(len(name)) + name + member_id.encode()
+
+
+def member_entry(group: QueueGroup, member: SharedMember) -> tuple[bytes, bytes]:
+    """A member that takes from every partition of its topics."""
+    said = (sorted(member.topics), member.client_id, member.client_host, member.session_ms)
+    return member_key(group, member.member_id), msgspec.msgpack.encode(said)
 
 
 def changes_entry(
@@ -92,6 +98,9 @@ def dump(groups: dict[str, QueueGroup]) -> Iterator[tuple[bytes, bytes]]:
         if groups.get(group.group_id) is not group:
             continue
         yield settings_entry(group.group_id, group.settings)
+        for member in [each for each in group.members if each.is_stored]:
+            if member.member_id in group.members:
+                yield member_entry(group, member)
         for place, queue in list(group.queues.items()):
             key = queue_key(group, place)
             leases = array("I", queue.window.leases)
@@ -123,16 +132,14 @@ def _dump_queue(
 
 
 class QueueReplay:
-    """Builds the groups of one shard from what is stored."""
+    """Builds the groups of one shard from what is stored.
 
-    def __init__(
-        self,
-        source: Callable[[TopicIdPartition], QueueSource | None],
-        on_lost: Callable[[str], None],
-    ) -> None:
-        """Look partitions up with `source`; tell `on_lost` what cannot be known any more."""
+    It asks for no partition: another node may have them all, and what is stored of messages counts.
+    """
+
+    def __init__(self, on_lost: Callable[[str], None]) -> None:
+        """Tell `on_lost` what cannot be known any more."""
         self.groups: dict[str, QueueGroup] = {}
-        self._source = source
         self._on_lost = on_lost
         self._ended: set[bytes] = set()
         """Keys of groups and queues that were given up. What is said of them later, by requests
@@ -158,26 +165,22 @@ class QueueReplay:
             except _UNREADABLE as error:
                 self._on_lost(f"an entry of {_name(key)} is lost: {error}")
 
-    def regain(self) -> None:
-        """Entries were lost: offer everything again that is available."""
-        for group in self.groups.values():
-            for queue in group.queues.values():
-                queue.line.regain(queue.window)
-
     def _apply(self, key: bytes, value: bytes | None, *, is_damaged: bool) -> None:
+        if key[:1] == _MEMBER:
+            self._apply_member(key, value)
+            return
         self._note_end(key, value)
         if key[:1] == _GROUP:
             self._apply_group(key[1:].decode(), value)
             return
         topic_id, number = _PLACE.unpack_from(key, 1)
         place = (UUID(bytes=topic_id), number)
-        source = self._source(place)
         group_id = key[1 + _PLACE.size :].decode()
         group = self.groups.get(group_id)
         if group is None and is_damaged and _GROUP + group_id.encode() not in self._ended:
             group = self._begin_group(group_id)
-        if group is not None and source is not None:
-            self._apply_queue(group, place, key, value, source, is_damaged=is_damaged)
+        if group is not None:
+            self._apply_queue(group, place, key, value, is_damaged=is_damaged)
 
     def _apply_queue(
         self,
@@ -185,7 +188,6 @@ class QueueReplay:
         place: TopicIdPartition,
         key: bytes,
         value: bytes | None,
-        source: QueueSource,
         *,
         is_damaged: bool,
     ) -> None:
@@ -197,7 +199,7 @@ class QueueReplay:
         elif value[0] == _WHOLE:
             group.close(place)
             dumped = self._with_leases(key, msgspec.msgpack.decode(value[1:]))
-            group.queues[place] = PartitionQueue.load(dumped, source.lanes, group.unacked)
+            group.queues[place] = PartitionQueue.load(dumped, group.unacked)
         elif value[0] == _DEAD:
             if place in group.queues:
                 group.queues[place].add_dead(msgspec.msgpack.decode(value[1:]))
@@ -207,9 +209,9 @@ class QueueReplay:
             if self._is_partial and not is_known:
                 return
             if is_damaged and not is_known:
-                self._begin_queue(group, place, source)
+                self._begin_queue(group, place)
             for operation in operations:
-                group.apply(place, operation, source.lanes)
+                group.apply(place, operation)
 
     def _with_leases(self, key: bytes, dumped: dict[str, Any]) -> dict[str, Any]:
         """A whole queue, with the leases that were drawn before it."""
@@ -235,6 +237,21 @@ class QueueReplay:
         else:
             self.groups[group_id] = QueueGroup(group_id, settings)
 
+    def _apply_member(self, key: bytes, value: bytes | None) -> None:
+        (size,) = _LENGTH.unpack_from(key, 1)
+        at = 1 + _LENGTH.size + size
+        group = self.groups.get(key[1 + _LENGTH.size : at].decode())
+        member_id = key[at:].decode()
+        if group is None:
+            return
+        if value is not None:
+            topics, client_id, host, session_ms = msgspec.msgpack.decode(value)
+            member = SharedMember(member_id, frozenset(topics), client_id, host, session_ms)
+            member.is_stored = True
+            group.members.join(member, 0)
+        elif member_id in group.members:
+            group.members.leave(member_id)
+
     def _begin_group(self, group_id: str) -> QueueGroup:
         """Go on with a group whose settings are lost."""
         self._on_lost(
@@ -245,13 +262,13 @@ class QueueReplay:
         group.settings_are_lost = True
         return group
 
-    def _begin_queue(self, group: QueueGroup, place: TopicIdPartition, source: QueueSource) -> None:
+    def _begin_queue(self, group: QueueGroup, place: TopicIdPartition) -> None:
         """Go on with a queue of which it is lost where it began: nothing may be skipped."""
         self._on_lost(
             f"where queue group {group.group_id!r} began to read partition {place[1]} of topic "
-            f"{place[0]} is lost: it begins at the log start, offset {source.log_start}"
+            f"{place[0]} is lost: it begins at the log start"
         )
-        group.apply(place, ops.Opened(source.log_start), source.lanes)
+        group.apply(place, ops.Opened(0))
 
 
 def _begins(value: bytes) -> bool:
@@ -267,5 +284,8 @@ def _is_beginning(operations: list[Operation]) -> bool:
 
 def _name(key: bytes) -> str:
     """What an entry is about, for a person."""
-    name = key[1:] if key[:1] == _GROUP else key[1 + _PLACE.size :]
+    if key[:1] == _MEMBER:
+        name = key[1 + _LENGTH.size :]
+    else:
+        name = key[1:] if key[:1] == _GROUP else key[1 + _PLACE.size :]
     return f"queue group {name[:80].decode(errors='replace')!r}"

@@ -96,8 +96,10 @@ class QueueMembers:
         member_id = member_id or f"{client_id or 'member'}-{uuid4().hex}"
         session_ms = session_timeout_ms or group.settings.session_ms
         member = SharedMember(member_id, wanted, client_id, client_host, session_ms)
-        group.members.join(member, self._queues.now_ms())
-        self._queues.shard_of(group).wake_at(member.deadline_ms)
+        group.members.join(member, self._queues.now_ms(group))
+        shard = self._queues.shard_of(group)
+        shard.wake_at(member.deadline_ms)
+        await shard.put_member(group, member)
         return QueueMember(group_id, member_id, Mode.SHARED)
 
     def find(self, group_id: str, member_id: str, epoch: int | None = None) -> QueueMember | None:
@@ -125,16 +127,16 @@ class QueueMembers:
             await self._memberships.heartbeat(member.owner)
             return
         group = self._queues.group(member.group_id)
-        group.members.heartbeat(member.member_id, None, None, self._queues.now_ms())
+        group.members.heartbeat(member.member_id, None, None, self._queues.now_ms(group))
 
     async def leave(self, member: QueueMember) -> None:
         """Go; what the member has is handed to others at once."""
         group = self._queues.group(member.group_id)
         if member.owner is not None:
             await self._memberships.leave(member.owner)
+            group.forget_member(member.member_id)
         else:
-            group.members.leave(member.member_id)
-        group.forget_member(member.member_id)
+            self._queues.shard_of(group).end_member(group, member.member_id)
         await self._queues.release_member(group, member.member_id)
 
     def partitions_of(self, member: QueueMember) -> list[TopicPartition]:

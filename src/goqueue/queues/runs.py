@@ -35,6 +35,8 @@ class Run(msgspec.Struct, eq=False):
     queue: PartitionQueue
     """As it was then: in one that was built anew, leases are other leases."""
     deadline_ms: int
+    shard: int | None = None
+    """What keeps the group, in a cluster."""
     offsets: list[int] = msgspec.field(default_factory=list)
     counts: bytearray = msgspec.field(default_factory=bytearray)
     nonces: array[int] = msgspec.field(default_factory=lambda: array("Q"))
@@ -42,7 +44,12 @@ class Run(msgspec.Struct, eq=False):
     def receipt(self, place: int) -> Receipt:
         """The receipt of the message at a place of the run."""
         return Receipt(
-            self.topic, self.partition, self.offsets[place], self.counts[place], self.nonces[place]
+            self.topic,
+            self.partition,
+            self.offsets[place],
+            self.counts[place],
+            self.nonces[place],
+            self.shard,
         )
 
     def part(self, places: list[int]) -> Run:
@@ -96,5 +103,13 @@ def runs_of(portions: Iterable[Portion]) -> list[tuple[Run, list[Record]]]:
 
 def _run(portion: Portion, lane: int) -> Run:
     topic, number = portion.partition.id
-    lease = portion.reservation.lease
-    return Run(topic, number, portion.key, lane, lease, portion.queue, portion.deadline_ms)
+    return Run(
+        topic,
+        number,
+        portion.key,
+        lane,
+        portion.reservation.lease,
+        portion.queue,
+        portion.deadline_ms,
+        portion.shard,
+    )

@@ -1,212 +1,40 @@
-"""Queue groups: where they are kept, and what they read."""
+"""Queue groups: their settings, and what they read."""
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from goqueue.model import internal_topics
 from goqueue.model.errors import (
-    CoordinatorUnavailableError,
     GroupModeError,
-    GroupNotFoundError,
     InvalidGroupIdError,
     NonEmptyGroupError,
     TooManyGroupsError,
 )
 from goqueue.model.limits import MAX_ID_CHARS
 from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
-from goqueue.partitions.damage import DamageKind, DamageReports
-from goqueue.partitions.waiting import Waiters
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.settings import Mode, QueueSettings
-from goqueue.queues.entries import QueueSource
-from goqueue.queues.shard import QueueShard
-from goqueue.queues.start import StartServices, reset_start, start_of
-from goqueue.state.coordinators import Family
-from goqueue.state.shard import ShardStatus
-from goqueue.storage.snapshot_kinds import SnapshotKind
+from goqueue.queues.shards import QueueShards
+from goqueue.queues.start import reset_start, start_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
-    from goqueue.model.ranges import Range
-    from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition import Partition
-    from goqueue.partitions.partitions import Partitions
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.members import SharedMember
     from goqueue.queues.delivery.operations import Operation
-    from goqueue.queues.traces import QueueTraces
-    from goqueue.reading.record_reader import RecordReader
-    from goqueue.state.logs import StateLogs
-    from goqueue.topics.catalogue import Topics
 
-QUEUE_TOPIC: Final = internal_topics.QUEUE_STATE
-QUEUE_PARTITIONS: Final = 8
 _MAX_GROUPS: Final = 100_000
 """In one partition of the queue state topic; one more is refused."""
 
 
-class QueueServices(StartServices, Protocol):
-    """What queue groups need."""
-
-    state_logs: StateLogs
-    topics: Topics
-    damage: DamageReports
-    partitions: Partitions
-    measures: Measures
-    queue_traces: QueueTraces
-    record_reader: RecordReader
-
-    async def create_internal_topic(self, name: str, partition_count: int) -> None:
-        """Make one of the broker's own topics, if it is not there."""
-
-
-class Queues:
+class Queues(QueueShards):
     """Every queue group of this broker."""
 
-    def __init__(self, services: QueueServices) -> None:
-        self._services = services
-        self._family = Family(QUEUE_TOPIC, QUEUE_PARTITIONS, self._new_shard)
-        self.now_ms = services.state_logs.clock.now_ms
-        """The time by which leases, retries and sessions are counted."""
-        self.on_dead: Callable[[QueueGroup], None] = lambda _group: None
-        """Told of groups that may have dead messages; set by whoever moves them."""
-        self._making = asyncio.Lock()
-        self._waiters: dict[str, Waiters] = {}
-        self.max_groups = _MAX_GROUPS
-
-    async def start(self) -> None:
-        """Load every group that is stored."""
-        await self._services.state_logs.coordinators.start(self._family)
-
-    async def stop(self) -> None:
-        """Keep the state, and let everyone who waits go."""
-        for waiters in self._waiters.values():
-            waiters.wake()
-        await asyncio.gather(*(shard.close() for shard in self._family.opened()))
-
-    # --- Finding ---------------------------------------------------------------------------------
-
-    def find(self, group_id: str) -> QueueGroup | None:
-        """A queue group, if there is one of that name.
-
-        Raises:
-            CoordinatorUnavailableError: another node knows.
-        """
-        shard = self._family.find(group_id)
-        if shard is not None and shard.state.is_open:
-            return shard.groups.get(group_id)
-        if QUEUE_TOPIC not in self._services.topics.catalogue.by_name:
-            return None
-        raise _led_elsewhere()
-
-    def knows(self, group_id: str) -> bool:
-        """Whether there is a queue group of that name, as far as this node knows."""
-        shard = self._family.find(group_id)
-        return shard is not None and group_id in shard.groups
-
-    def shares(self, group_id: str) -> bool:
-        """Whether its members share out messages rather than partitions."""
-        group = self.find(group_id)
-        return group is not None and group.settings.mode is Mode.SHARED and not group.is_dormant
-
-    def group(self, group_id: str) -> QueueGroup:
-        """A queue group.
-
-        Raises:
-            GroupNotFoundError: there is none of that name.
-        """
-        group = self.find(group_id)
-        if group is None:
-            raise GroupNotFoundError(f"there is no queue group {group_id!r}")
-        return group
-
-    def __iter__(self) -> Iterator[QueueGroup]:
-        return (each for shard in self._family.opened() for each in shard.groups.values())
-
-    def reading(self, key: TopicIdPartition) -> list[QueueGroup]:
-        """The groups that read a partition, also those that another node coordinates by now."""
-        shards = self._family.shards.values()
-        return [each for shard in shards for each in shard.groups.values() if key in each.queues]
-
-    def shard_of(self, group: QueueGroup) -> QueueShard:
-        """The shard that keeps a group."""
-        return self._family.shards[self._family.number_of(group.group_id)]
-
-    async def ready(self, group_id: str | None = None) -> None:
-        """Wait while groups, or this one, are being built, except where a log refuses changes."""
-        found = None if group_id is None else self._family.find(group_id)
-        for shard in self._family.opened() if group_id is None else filter(None, (found,)):
-            if shard.state.is_open and shard.state.status is not ShardStatus.ACTIVE:
-                with suppress(CoordinatorUnavailableError):
-                    await shard.state.active()
-
-    def waiters(self, group_id: str) -> Waiters:
-        """Those who wait until a group has something for them."""
-        return self._waiters.setdefault(group_id, Waiters())
-
-    @property
-    def snapshot_bytes(self) -> int:
-        """The size of the newest snapshots of all groups."""
-        return self._family.snapshot_bytes
-
-    async def _shard(self, group_id: str) -> QueueShard:
-        """The shard of a group, made with the topic that it lives in where it is not there."""
-        async with self._making:
-            await self._services.create_internal_topic(QUEUE_TOPIC, QUEUE_PARTITIONS)
-        shard = self._family.find(group_id)
-        if shard is None:
-            raise _led_elsewhere()
-        await shard.state.active()
-        return shard
-
-    def _new_shard(self, number: int) -> QueueShard:
-        services = self._services
-        log = services.state_logs.change_log(QUEUE_TOPIC, number, SnapshotKind.QUEUES)
-        return QueueShard(
-            log,
-            self._source,
-            self.now_ms,
-            services.executor,
-            on_lost=partial(self._on_lost, str(log.partition.id)),
-            on_change=self._on_change,
-            on_timeout=self._on_timeout,
-            on_gone=services.queue_traces.member_gone,
-        )
-
-    def _on_lost(self, place: str, detail: str) -> None:
-        self._services.damage.note(DamageKind.STATE, place, detail, hash(detail))
-
-    def _source(self, key: TopicIdPartition) -> QueueSource | None:
-        partition = self.partition(key)
-        return None if partition is None else QueueSource(partition.lanes, partition.log_start)
-
-    def partition(self, key: TopicIdPartition) -> Partition | None:
-        """The partition of a queue, if it is still there."""
-        services, (topic_id, number) = self._services, key
-        topic = services.topics.catalogue.by_id.get(topic_id)
-        return (
-            None if topic is None else services.partitions.find(TopicPartition(topic.name, number))
-        )
-
-    def _on_change(self, group: QueueGroup) -> None:
-        """Time has changed something in a group."""
-        self.waiters(group.group_id).wake()
-        self.on_dead(group)
-
-    def _on_timeout(self, group: QueueGroup, key: TopicIdPartition, ranges: list[Range]) -> None:
-        topic = self._services.topics.catalogue.by_id.get(key[0])
-        if topic is not None:
-            count = sum(end - first for first, end in ranges)
-            self._services.measures.timed_out(topic.name, group.group_id, count)
-        if self._services.queue_traces.is_on:
-            self._services.queue_traces.timed_out(group, key, ranges)
+    max_groups = _MAX_GROUPS
 
     # --- Groups ----------------------------------------------------------------------------------
 
@@ -332,18 +160,15 @@ class Queues:
     async def open_queues(self, group: QueueGroup, partitions: Iterable[TopicPartition]) -> None:
         """Begin to read those of the partitions that the group does not read yet."""
         known = {topic_id for topic_id, _ in group.queues}
-        missing = {
-            key: self._services.partitions.partition(each)
-            for each in partitions
-            if (key := self.key(each)) not in group.queues
-        }
+        missing = {key: each for each in partitions if (key := self.key(each)) not in group.queues}
         starts = {
             key: await start_of(self._services, group, each, is_new_topic=key[0] not in known)
             for key, each in missing.items()
         }
         changes: dict[TopicIdPartition, list[Operation]] = {}
         for key, start in starts.items():
-            if key not in group.queues:  # as it was before it was looked up
+            # As both were before it was looked up: the topic may be gone meanwhile.
+            if key not in group.queues and key[0] in self._services.topics.catalogue.by_id:
                 changes[key] = [ops.Opened(start)]
         if changes:
             await self.shard_of(group).store(group, changes)
@@ -362,15 +187,18 @@ class Queues:
                 f"group {group_id!r} has members, or messages that they have not acknowledged: "
                 "stop them, and wait for the visibility timeout"
             )
-        found = {each: self._services.partitions.partition(each) for each in offsets}
+        for each in offsets:
+            self._services.topics.catalogue.require(each)
         starts = {
             self.key(each): ops.Opened(offset, is_set=True)
             if offset >= 0
-            else ops.Opened(await reset_start(self._services, group, found[each]))
+            else ops.Opened(await reset_start(self._services, group, each))
             for each, offset in offsets.items()
         }
         changes: dict[TopicIdPartition, list[Operation]] = {
-            key: [opened] for key, opened in starts.items() if self.partition(key) is not None
+            key: [opened]
+            for key, opened in starts.items()
+            if key[0] in self._services.topics.catalogue.by_id
         }
         await self.shard_of(group).store(group, changes)
 
@@ -383,11 +211,12 @@ class Queues:
         places = [key for key in group.queues if key[0] in ids]
         await self.shard_of(group).forget_queues(group, places)
 
-    async def release_member(self, group: QueueGroup, member_id: str) -> None:
-        """Take back what a member has, and hand it to others at once."""
-        if await self.shard_of(group).release_member(group, member_id, self.now_ms()):
+    async def release_member(
+        self,
+        group: QueueGroup,
+        member_id: str,
+        keys: Collection[TopicIdPartition] | None = None,
+    ) -> None:
+        """Take back what a member has, or has of some partitions; others get it at once."""
+        if await self.shard_of(group).release_member(group, member_id, self.now_ms(group), keys):
             self._on_change(group)
-
-
-def _led_elsewhere() -> CoordinatorUnavailableError:
-    return CoordinatorUnavailableError("this node does not coordinate the group; try again")

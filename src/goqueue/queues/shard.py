@@ -9,27 +9,35 @@ import asyncio
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from goqueue.model.errors import CoordinatorUnavailableError, StorageError
+from goqueue.groups.shard import not_coordinator
+from goqueue.model.errors import (
+    CoordinatorLoadingError,
+    CoordinatorUnavailableError,
+    StorageError,
+)
 from goqueue.queues.delivery.decisions import TIMED_OUT, release
 from goqueue.queues.delivery.group import QueueGroup
 from goqueue.queues.delivery.operations import Opened, Operation
 from goqueue.queues.entries import (
     QueueReplay,
-    QueueSource,
     changes_entry,
     dump,
     group_key,
+    member_entry,
+    member_key,
     queue_key,
     settings_entry,
 )
-from goqueue.state.shard import RETRY_S, StateShard
+from goqueue.state.shard import RETRY_S, ShardStatus, StateShard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
+    from uuid import UUID
 
     from goqueue.model.ranges import Range
     from goqueue.model.topic_partition import TopicIdPartition
+    from goqueue.queues.delivery.members import SharedMember
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.delivery.settings import QueueSettings
     from goqueue.state.log import StateEntry, StateLog
@@ -46,56 +54,91 @@ class QueueShard:
     def __init__(
         self,
         log: StateLog,
-        source: Callable[[TopicIdPartition], QueueSource | None],
-        now_ms: Callable[[], int],
         executor: Executor,
         *,
         on_lost: Callable[[str], None],
         on_change: Callable[[QueueGroup], None],
         on_timeout: Callable[[QueueGroup, TopicIdPartition, list[Range]], None],
         on_gone: Callable[[QueueGroup, str, dict[TopicIdPartition, list[Operation]]], None],
+        on_loaded: Callable[[QueueShard], None],
+        on_closed: Callable[[Iterable[QueueGroup]], None] | None = None,
     ) -> None:
         """Keep groups in `log`.
 
-        `source` finds the partition of a queue, None when it is gone; `on_lost` is told what cannot
-        be known any more; `on_change` of groups in which time, rather than a request, has changed
-        something; `on_timeout` of messages of a partition that were with a member for too long;
-        `on_gone` of what is taken back from a member whose session has timed out.
+        `on_lost` is told what cannot be known any more; `on_change` of groups in which time, rather
+        than a request, has changed something; `on_timeout` of messages of a partition that were
+        with a member for too long; `on_gone` of what is taken back from a member whose session has
+        timed out; `on_loaded` is called each time that the groups were built from the log.
+
+        In a cluster, where other nodes may keep the groups meanwhile, `on_closed` is told of those
+        that this node keeps no more, and members are stored: when another node takes over, they
+        need not join again.
         """
-        self.state = StateShard(log, self, executor, _unavailable, on_active=self._start)
-        self._source = source
-        self._now_ms = now_ms
+        self._in_cluster = on_closed is not None
+        refusal = self._moved if self._in_cluster else _unavailable
+        self.state = StateShard(log, self, executor, refusal, on_active=self._on_active)
+        self.now_ms = log.now_ms
+        """The time by which leases, retries and sessions are counted."""
         self._on_lost = on_lost
         self._on_change = on_change
         self._on_timeout = on_timeout
         self._on_gone = on_gone
+        self._on_loaded = on_loaded
+        self._on_closed = on_closed
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at_ms: int | None = None
-        self._replay = QueueReplay(source, on_lost)
+        self._replay = QueueReplay(on_lost)
         self.groups: dict[str, QueueGroup] = {}
 
     # --- What is stored --------------------------------------------------------------------------
 
     def begin(self) -> None:
         """A replay begins; until it is over, everybody sees what was before."""
-        self._replay = QueueReplay(self._source, self._on_lost)
+        self._replay = QueueReplay(self._on_lost)
 
     def replay(self, entries: Sequence[StateEntry], lost_count: int) -> None:
         """Take in entries as they were stored."""
         self._replay.take(entries, is_damaged=lost_count > 0)
 
-    def loaded(self, lost_count: int) -> None:
-        """The replay is over; members that are there stay there."""
-        if lost_count:
-            self._replay.regain()
+    def loaded(self, _lost_count: int) -> None:
+        """The replay is over; members that are there stay there, others have a session anew."""
         before, self.groups = self.groups, self._replay.groups
-        for group_id, group in before.items():
-            if group_id in self.groups:
-                self.groups[group_id].members = group.members
+        now_ms = self.now_ms()
+        for group_id, group in self.groups.items():
+            if group_id in before:
+                group.members = before[group_id].members
+                continue
+            for member in group.members:
+                member.deadline_ms = now_ms + member.session_ms
+
+    def topic_ids(self) -> set[UUID]:
+        """The topics that groups read."""
+        return {topic_id for group in self.groups.values() for topic_id, _ in group.queues}
+
+    def close_topics(self, topic_ids: Collection[UUID]) -> None:
+        """Topics are gone: their messages are nobody's any more."""
+        for group in self.groups.values():
+            for key in [key for key in group.queues if key[0] in topic_ids]:
+                group.close(key)
 
     def dump(self) -> Iterator[StateEntry]:
         """Everything, as entries that would build it."""
         return dump(self.groups)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the groups are whole, and in a cluster this node's to tell of."""
+        return self.state.is_open and (
+            not self._in_cluster or (self.state.is_built and self.state.is_led)
+        )
+
+    def _moved(self) -> CoordinatorUnavailableError:
+        """Why a group cannot be served on this node of a cluster."""
+        if not (self.state.is_open and self.state.is_led):
+            return not_coordinator()
+        if self.state.status is ShardStatus.LOADING and self.state.log.partition.failure is None:
+            return CoordinatorLoadingError("the state of the queue is being loaded; try again")
+        return _unavailable()
 
     # --- Changing --------------------------------------------------------------------------------
 
@@ -112,12 +155,11 @@ class QueueShard:
         begins = any(isinstance(each, Opened) for some in changes.values() for each in some)
         end_offset = self._append(entries, is_vital=begins)
         for place, operations in changes.items():
-            queue = group.queues.get(place)
             for operation in operations:
-                if queue is not None and not begins:
+                if begins:
+                    group.apply(place, operation)
+                elif (queue := group.queues.get(place)) is not None:
                     queue.apply(operation)
-                elif (source := self._source(place)) is not None:
-                    group.apply(place, operation, source.lanes)
         return end_offset
 
     async def store(
@@ -156,9 +198,28 @@ class QueueShard:
             group.close(place)
         await self.state.committed(end_offset)
 
+    async def put_member(self, group: QueueGroup, member: SharedMember) -> None:
+        """Store that a member is there, where others may have to know. Raises like `store`."""
+        if self._in_cluster:
+            self._check_current(group)
+            member.is_stored = True
+            await self.state.committed(self._append([member_entry(group, member)]))
+
+    def end_member(self, group: QueueGroup, member_id: str) -> None:
+        """A member has left, or its session has timed out.
+
+        Raises:
+            UnknownMemberError: there is no such member.
+            CoordinatorUnavailableError: it could not be stored.
+        """
+        member = group.members.leave(member_id)
+        group.forget_member(member_id)
+        if member.is_stored:
+            self._append([(member_key(group, member_id), None)])
+
     def _check_current(self, group: QueueGroup) -> None:
         if self.groups.get(group.group_id) is not group:
-            raise _unavailable()  # it was built anew, or is gone
+            raise self.state.refusal()  # it was built anew, or is gone
 
     def _append(self, entries: Sequence[StateEntry], *, is_vital: bool = False) -> int:
         """Store entries; twice what is `is_vital`, in batches of their own.
@@ -183,7 +244,7 @@ class QueueShard:
         if self._timer is not None:
             self._timer.cancel()
         self._wakes_at_ms = deadline_ms
-        delay_s = max((deadline_ms - self._now_ms()) / 1000, _SHORTEST_WAIT_S)
+        delay_s = max((deadline_ms - self.now_ms()) / 1000, _SHORTEST_WAIT_S)
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
 
     def changed(self, group: QueueGroup) -> None:
@@ -193,8 +254,12 @@ class QueueShard:
             self.wake_at(deadline_ms)
         self._on_change(group)
 
+    def _on_active(self) -> None:
+        self._on_loaded(self)
+        self._start()
+
     def _start(self) -> None:
-        """Look at the groups that were loaded when their next deadline comes."""
+        """Look at the groups when their next deadline comes."""
         deadline_ms = min(
             (
                 deadline_ms
@@ -212,7 +277,7 @@ class QueueShard:
 
     async def tick(self) -> None:
         """Let time do its work: sessions end, leases run out, waiting is over."""
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         if not self.state.is_open:
             return
         if not self.state.is_active:
@@ -231,8 +296,7 @@ class QueueShard:
         """Let time do its work in one group; whether there is more to deliver or dead-letter."""
         has_changed = False
         for member_id in group.members.expired(now_ms):
-            group.members.leave(member_id)
-            group.forget_member(member_id)
+            self.end_member(group, member_id)
             has_changed |= await self.release_member(group, member_id, now_ms)
         for place, queue in list(group.queues.items()):
             while operations := self._overdue(group, place, queue, now_ms):
@@ -244,10 +308,19 @@ class QueueShard:
                 has_changed = True
         return has_changed
 
-    async def release_member(self, group: QueueGroup, member_id: str, now_ms: int) -> bool:
-        """Take back what a member has; says whether that was anything. Raises like `store`."""
+    async def release_member(
+        self,
+        group: QueueGroup,
+        member_id: str,
+        now_ms: int,
+        keys: Collection[TopicIdPartition] | None = None,
+    ) -> bool:
+        """Take back what a member has, or has of some partitions; says whether that was anything.
+
+        Raises like `store`.
+        """
         has_changed = False
-        while changes := group.release_member(member_id, now_ms, LEASES_AT_ONCE):
+        while changes := group.release_member(member_id, now_ms, LEASES_AT_ONCE, keys):
             await self.store(group, changes)
             self._on_gone(group, member_id, changes)
             await asyncio.sleep(0)
@@ -265,12 +338,19 @@ class QueueShard:
         return operations
 
     async def close(self) -> None:
-        """Keep the state for the next start, if this node still leads it."""
+        """Keep the state for the next start, if this node still leads it.
+
+        A node that does not lead it keeps nothing but the log.
+        """
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._wakes_at_ms = None
         await self.state.save()
         await self.state.close()
+        if self._on_closed is not None:
+            left, self.groups = self.groups, {}
+            self._replay = QueueReplay(self._on_lost)
+            self._on_closed(left.values())
 
 
 def _unavailable() -> CoordinatorUnavailableError:

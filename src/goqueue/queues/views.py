@@ -8,10 +8,11 @@ import msgspec
 
 from goqueue.model.delivery import Priority
 from goqueue.model.tuples import NamedTuple
-from goqueue.partitions.partition import Isolation, Partition
+from goqueue.partitions.partition import Isolation
 from goqueue.queues.delivery.operations import joined
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.delivery.queue import PartitionQueue
+from goqueue.reading.record_reader import RecordSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,7 @@ _STEPS: Final = 64
 class QueueView(msgspec.Struct, frozen=True):
     """One partition of one queue group."""
 
-    partition: Partition
+    partition: RecordSource
     queue: PartitionQueue
     isolation: Isolation
 
@@ -68,11 +69,12 @@ class QueueView(msgspec.Struct, frozen=True):
 def queue_views(queues: Queues, group: QueueGroup) -> list[QueueView]:
     """Every partition that a queue group reads and that still exists, in order."""
     isolation = group.isolation
-    found = [
-        QueueView(partition, queue, isolation)
-        for key, queue in group.queues.items()
-        if (partition := queues.partition(key)) is not None
-    ]
+    found: list[QueueView] = []
+    for key, queue in group.queues.items():
+        partition = queues.sources.find(key)
+        if partition is not None:
+            queue.follow(partition.lanes)
+            found.append(QueueView(partition, queue, isolation))
     return sorted(found, key=lambda each: each.partition.id)
 
 
@@ -124,7 +126,7 @@ def _oldest(view: QueueView, lane: int, until: int) -> int | None:
 
 def committable(
     queues: Queues, group: QueueGroup, member_id: str
-) -> Iterator[tuple[Partition, int]]:
+) -> Iterator[tuple[RecordSource, int]]:
     """For each partition, the offset that says that a member has processed all that it has.
 
     Everything before is done with or in flight to this very member: whoever commits it speaks of

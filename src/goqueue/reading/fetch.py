@@ -64,6 +64,8 @@ class FetchRequest(msgspec.Struct, frozen=True):
     """The group of the reader, where the protocol names it; Kafka's Fetch does not."""
     consumer: str = ""
     """The member of the group, or the client id."""
+    any_replica: bool = False
+    """A follower may be read, as far as it knows what is committed."""
 
 
 def bytes_for(limit: int, at_most: int) -> int:
@@ -97,6 +99,14 @@ class _Found(msgspec.Struct):
     length: int = 0
     """Of the region, also when that is not held."""
     error: GoQueueError | None = None
+    any_replica: bool = False
+
+    def find(self, offset: int, max_bytes: int, isolation: Isolation) -> Readable | None:
+        """The batches from an offset on, of a partition that is here."""
+        assert self.partition is not None
+        if self.any_replica and not self.partition.is_leading:
+            return self.partition.find_committed(offset, max_bytes, isolation)
+        return self.partition.find(offset, max_bytes, isolation)
 
 
 class Fetcher:
@@ -243,7 +253,7 @@ class Fetcher:
         found = []
         found_count = 0
         for read in request.reads:
-            item = self._find_one(read, request.isolation, left_bytes, is_first=not found_count)
+            item = self._find_one(read, request, left_bytes, is_first=not found_count)
             if item.length:
                 left_bytes -= item.length
                 found_count += 1
@@ -253,14 +263,17 @@ class Fetcher:
         return found
 
     def _find_one(
-        self, read: PartitionRead, isolation: Isolation, left_bytes: int, *, is_first: bool
+        self, read: PartitionRead, request: FetchRequest, left_bytes: int, *, is_first: bool
     ) -> _Found:
-        item = _Found(read)
+        item = _Found(read, any_replica=request.any_replica)
         limit = min(read.max_bytes, left_bytes)
         try:
-            item.partition = self._partitions.partition(read.partition)
-            item.partition.check_leader_epoch(read.leader_epoch)
-            region = self._region(item, limit, isolation)
+            if request.any_replica:
+                item.partition = self._partitions.local(read.partition)
+            else:
+                item.partition = self._partitions.partition(read.partition)
+                item.partition.check_leader_epoch(read.leader_epoch)
+            region = self._region(item, limit, request.isolation)
             if region is not None and (is_first or region.length <= limit):
                 item.region = region
                 item.length = region.length
@@ -276,7 +289,7 @@ class Fetcher:
         offset = item.read.offset if start is None else start
         for _ in range(_MAX_DAMAGED_RANGES):
             try:
-                return item.partition.find(offset, max_bytes, isolation)
+                return item.find(offset, max_bytes, isolation)
             except DamagedRangeError as damage:
                 self._on_damage(item.read.partition, damage)
                 offset = damage.resume_at

@@ -10,7 +10,7 @@ import asyncio
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -18,23 +18,29 @@ from goqueue.model.errors import (
     BatchError,
     BatchTooLargeError,
     DamagedRangeError,
+    OffsetNotAvailableError,
     OffsetOutOfRangeError,
 )
 from goqueue.model.limits import MAX_BATCH_BYTES, MAX_CACHED_RECORD_BYTES
 from goqueue.model.ranges import Range, around
 from goqueue.partitions.partition import Isolation, Partition
+from goqueue.reading.remote_source import RemoteSource
 from goqueue.records import Record, check_records, decode_readable
 from goqueue.records.batch import BatchInfo, walk
 from goqueue.records.salvage import Fault
 from goqueue.records.sound import sound_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from goqueue.partitions.batch_opener import BatchOpener
     from goqueue.partitions.damage import DamageReports
     from goqueue.records.opening import Room
+    from goqueue.storage.region import Chunk
+
+RecordSource: TypeAlias = Partition | RemoteSource
+"""Where records are read: a partition of this node, or one that another node leads."""
 
 READ_BYTES: Final = 256 * 1024
 _ROW_BYTES: Final = 200
@@ -150,7 +156,7 @@ def _within(faults: list[Fault], first: int, end: int) -> Iterator[Fault]:
             yield fault._replace(first=max(fault.first, first), end=min(fault.end, end))
 
 
-def _holds_no_message(partition: Partition, batch: StoredBatch, isolation: Isolation) -> bool:
+def _holds_no_message(partition: RecordSource, batch: StoredBatch, isolation: Isolation) -> bool:
     is_committed = isolation is Isolation.READ_COMMITTED
     info = batch.info
     return info.is_control or (is_committed and partition.transactions.is_aborted(info))
@@ -200,13 +206,16 @@ class RecordReader:
         self._executor = executor
         self._damage = damage
         self._opener = opener
-        self._kept: OrderedDict[tuple[Partition, int], StoredBatch] = OrderedDict()
-        self._bases: dict[Partition, list[int]] = {}
+        self._kept: OrderedDict[tuple[RecordSource, int], StoredBatch] = OrderedDict()
+        self._bases: dict[RecordSource, list[int]] = {}
         self._kept_bytes = 0
+        self.is_copied: Callable[[Partition], bool] | None = None
+        """Of a cluster: whether other replicas of a partition are in sync. What is not here may be
+        there, and is not to be taken for gone."""
 
     async def load(
         self,
-        partition: Partition,
+        partition: RecordSource,
         ranges: Iterable[Range],
         *,
         opened: bool = True,
@@ -221,6 +230,7 @@ class RecordReader:
 
         Raises:
             StorageError: the disk refused.
+            OffsetNotAvailableError: other replicas have it, this one not yet or not any more.
         """
         loaded = Loaded()
         for first, end in ranges:
@@ -253,7 +263,7 @@ class RecordReader:
 
     def sort(
         self,
-        partition: Partition,
+        partition: RecordSource,
         batch: StoredBatch,
         wanted: Range,
         loaded: Loaded,
@@ -281,11 +291,19 @@ class RecordReader:
     # --- Reading ---------------------------------------------------------------------------------
 
     async def _read(
-        self, partition: Partition, offset: int, isolation: Isolation
+        self, partition: RecordSource, offset: int, isolation: Isolation
     ) -> tuple[StoredBatch | None, int]:
         """Read on from `offset`: the first batch that reaches it, or where there may be one."""
+        if self.is_copied is not None and offset >= partition.readable_to(isolation):
+            raise OffsetNotAvailableError(
+                f"{partition.id} is known here to be committed up to offset "
+                f"{partition.readable_to(isolation)}, which is not past {offset}: try again"
+            )
+        if isinstance(partition, RemoteSource):
+            fetched, resume_at = await partition.fetch(offset, READ_BYTES, isolation)
+            return (None, resume_at) if fetched is None else self._taken(partition, fetched, offset)
         try:
-            region = partition.find(offset, READ_BYTES, isolation)
+            region = partition.find_committed(offset, READ_BYTES, isolation)
             if region is None:
                 return None, offset + 1
             chunk = region.load_cached()
@@ -296,7 +314,18 @@ class RecordReader:
             return None, max(error.log_start, offset + 1)
         except DamagedRangeError as damage:
             self._damage.damaged(partition.id, damage)
+            if self.is_copied is not None and self.is_copied(partition):
+                raise OffsetNotAvailableError(
+                    f"{partition.id} is damaged here at offset {damage.first} and fetched again "
+                    "from another replica: try again"
+                ) from damage
             return None, max(damage.resume_at, offset + 1)
+        return self._taken(partition, chunk, offset)
+
+    def _taken(
+        self, partition: RecordSource, chunk: Chunk, offset: int
+    ) -> tuple[StoredBatch | None, int]:
+        """Keep the batches of a chunk; the first that reaches the offset."""
         data = memoryview(chunk.data)
         found: StoredBatch | None = None
         for position, info in walk(data):
@@ -308,7 +337,7 @@ class RecordReader:
 
     # --- Keeping ---------------------------------------------------------------------------------
 
-    def _find(self, partition: Partition, offset: int) -> StoredBatch | None:
+    def _find(self, partition: RecordSource, offset: int) -> StoredBatch | None:
         bases = self._bases.get(partition)
         if not bases:
             return None
@@ -322,7 +351,7 @@ class RecordReader:
         self._kept.move_to_end(key)
         return batch
 
-    def _keep(self, partition: Partition, batch: StoredBatch) -> None:
+    def _keep(self, partition: RecordSource, batch: StoredBatch) -> None:
         key = (partition, batch.info.base_offset)
         if key in self._kept:
             return
@@ -347,13 +376,13 @@ class RecordReader:
             dropped.kept_bytes = 0
             self._forget_base(other, base)
 
-    def _forget_base(self, partition: Partition, base: int) -> None:
+    def _forget_base(self, partition: RecordSource, base: int) -> None:
         bases = self._bases[partition]
         del bases[bisect_left(bases, base)]
         if not bases:
             del self._bases[partition]
 
-    def forget(self, partition: Partition) -> None:
+    def forget(self, partition: RecordSource) -> None:
         """A partition is gone, and what was kept of it with it."""
         for base in self._bases.pop(partition, ()):
             dropped = self._kept.pop((partition, base))

@@ -15,16 +15,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.partitions.partition import Isolation, Partition
-from goqueue.reading.searching import Hit, Wanted, Window, cut_before, look
+from goqueue.reading.searching import Hit, Wanted, Window, cut_before
 from goqueue.reading.time_range import Span
-from goqueue.runtime.tasks import in_thread
+from goqueue.reading.windows import Asked, Looks, Windows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from concurrent.futures import Executor
 
-    from goqueue.partitions.partitions import Partitions
     from goqueue.runtime.clock import Clock
 
 _MAX_READ_BYTES: Final = 8 * 1024 * 1024
@@ -50,7 +47,7 @@ class Found(msgspec.Struct, frozen=True):
 class _Scan(msgspec.Struct):
     """How far one partition was looked through."""
 
-    partition: Partition
+    windows: Windows
     rest: Span
     edge: float
     """How far in time; what is left lies behind it, as far as clocks agree."""
@@ -68,16 +65,14 @@ class Search:
 
     def __init__(
         self,
-        partitions: Partitions,
-        executor: Executor,
+        looks: Looks,
         clock: Clock,
         wanted: Wanted,
         limit: int,
         *,
         newest_first: bool,
     ) -> None:
-        self._partitions = partitions
-        self._executor = executor
+        self._looks = looks
         self._clock = clock
         self._wanted = wanted
         self._limit = limit
@@ -92,7 +87,7 @@ class Search:
 
         Raises:
             TopicError: there is no such partition.
-            StorageError: the disk refuses.
+            StorageError, ClusterError: the disk refuses, or a leader does not answer.
         """
         scans = [self._scan(topic_name, span) for span in spans]
         deadline_s = self._clock.monotonic_s() + _MAX_TIME_S
@@ -107,8 +102,8 @@ class Search:
         return Found(hits, [each for each in rest if each.start < each.end], self._scanned)
 
     def _scan(self, topic_name: str, span: Span) -> _Scan:
-        partition = self._partitions.partition(TopicPartition(topic_name, span.partition))
-        return _Scan(partition, span, -inf)
+        windows = self._looks.into(TopicPartition(topic_name, span.partition), span)
+        return _Scan(windows, span, -inf)
 
     def _next(self, scans: list[_Scan]) -> _Scan | None:
         """Whom to look at next: who is behind; None when the answer is certain."""
@@ -129,21 +124,8 @@ class Search:
         return None if certain >= self._limit else behind
 
     async def _advance(self, scan: _Scan) -> None:
-        partition = scan.partition
-        span, size_bytes = scan.rest, scan.window
-        until = partition.readable_to(Isolation.READ_COMMITTED)
-        window = await in_thread(
-            self._executor,
-            lambda: look(
-                partition,
-                span,
-                self._wanted,
-                until=until,
-                size_bytes=size_bytes,
-                limit=self._limit,
-                newest=self._newest_first,
-            ),
-        )
+        asked = Asked(self._wanted, scan.window, self._limit, self._newest_first)
+        window = await scan.windows.look(scan.rest, asked)
         self._read_bytes += window.size_bytes
         self._scanned += window.scanned
         scan.window = min(scan.window * 2, _LARGEST_WINDOW)
@@ -156,8 +138,7 @@ class Search:
 
     def _take(self, scan: _Scan, window: Window) -> None:
         """Keep what was found, but no more than an answer holds: the rest is found again."""
-        transactions = scan.partition.transactions
-        hits = [each for each in window.hits if not transactions.is_aborted(each.batch)]
+        hits = window.hits
         room = self._limit - len(scan.hits)
         scan.hits.extend(hits[:room])
         if len(hits) > room:

@@ -7,9 +7,10 @@ large the messages are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from goqueue.model.errors import DamagedRangeError
 from goqueue.model.tuples import NamedTuple
@@ -27,8 +28,7 @@ _SLACK_BYTES: Final = 8 * 1024
 """What lies between two entries of an offset index, and more."""
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, dict=True):
     """Which messages are looked for; what is None does not matter."""
 
     key: bytes | None = None
@@ -120,28 +120,48 @@ def look(
         start = max(partition.offset_before(end, size_bytes), start)
     reading = _Reading(partition, start, end)
     chunks = reading.all(size_bytes) if newest else reading.some(size_bytes)
-    batches = [(chunk, *each) for chunk in chunks for each in walk(chunk.data)]
+    batches = [(chunk.data, *each) for chunk in chunks for each in walk(chunk.data)]
+    read = Loaded(batches, start, end, reading.at, reading.read_bytes)
+    return pick(read, span, wanted, limit=limit, newest=newest)
+
+
+class Loaded(NamedTuple):
+    """The stored batches of a window."""
+
+    batches: list[tuple[bytes | bytearray, int, BatchInfo]]
+    """In the order of their offsets: where each is, and its header."""
+    start: int
+    end: int
+    """What of them is meant."""
+    read_to: int
+    size_bytes: int
+    """Bytes that were read."""
+
+
+def pick(read: Loaded, span: Span, wanted: Wanted, *, limit: int, newest: bool) -> Window:
+    """What of a window is wanted, in the order asked for; opens the batches, so in a thread."""
+    batches, start, end, read_to, size_bytes = read
     if newest:
         batches.reverse()
         rest = span._replace(end=start)
     else:
-        rest = span._replace(start=min(max(reading.at, start + 1), span.end))
+        rest = span._replace(start=min(max(read_to, start + 1), span.end))
     hits: list[Hit] = []
     edge_ms: int | None = None
     scanned = 0
-    for chunk, position, info in batches:
-        for record in _records(chunk, position, info, newest=newest):
+    for data, position, info in batches:
+        for record in _records(data, position, info, newest=newest):
             if not start <= record.offset < end:
                 continue
             is_hit = wanted.matches(record)
             if is_hit and len(hits) == limit:  # which is for the next look
                 rest = cut_before(span, record.offset, newest=newest)
-                return Window(hits, rest, edge_ms, scanned, reading.read_bytes)
+                return Window(hits, rest, edge_ms, scanned, size_bytes)
             scanned += 1
             edge_ms = record.timestamp_ms
             if is_hit:
                 hits.append(Hit(span.partition, record, info))
-    return Window(hits, rest, edge_ms, scanned, reading.read_bytes)
+    return Window(hits, rest, edge_ms, scanned, size_bytes)
 
 
 def cut_before(span: Span, offset: int, *, newest: bool) -> Span:
@@ -150,11 +170,11 @@ def cut_before(span: Span, offset: int, *, newest: bool) -> Span:
 
 
 def _records(
-    chunk: Chunk, position: int, info: BatchInfo, *, newest: bool
+    data: bytes | bytearray, position: int, info: BatchInfo, *, newest: bool
 ) -> Iterator[Record] | list[Record]:
     if info.is_control:
         return []
-    records = decode_readable(chunk.data, position).records  # consumers are told of the others
+    records = decode_readable(data, position).records  # consumers are told of the others
     return reversed(records) if newest else records
 
 

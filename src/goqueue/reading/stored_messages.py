@@ -6,7 +6,7 @@ import itertools
 from bisect import bisect_left
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -14,7 +14,6 @@ from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.partition import Isolation
 from goqueue.reading.fetch import (
     Fetched,
-    Fetcher,
     FetchRequest,
     PartitionRead,
     bytes_for,
@@ -23,6 +22,8 @@ from goqueue.reading.fetch import (
 from goqueue.records import Record, decode_readable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.batch_opener import BatchOpener
     from goqueue.partitions.damage import DamageReports
@@ -51,12 +52,24 @@ class MessagesRead(msgspec.Struct, frozen=True):
     next_offset: int
     high_watermark: int
     log_start: int
+    last_stable: int
+    """Where readers of committed messages stop."""
+
+
+class Fetches(Protocol):
+    """What partitions are read by: those of this node, or of the cluster."""
+
+    async def fetch(self, request: FetchRequest) -> list[Fetched]:
+        """Read every partition asked for; see `Fetcher.fetch`."""
+
+    def handed_out(self, counts: Mapping[str, int]) -> None:
+        """So many messages of each topic went to a reader that takes them one by one."""
 
 
 class MessageReader:
     """Reads messages without keeping anything about the reader."""
 
-    def __init__(self, fetcher: Fetcher, damage: DamageReports, opener: BatchOpener) -> None:
+    def __init__(self, fetcher: Fetches, damage: DamageReports, opener: BatchOpener) -> None:
         self._fetcher = fetcher
         self._damage = damage
         self._opener = opener
@@ -93,6 +106,7 @@ class MessageReader:
             fetched.next_offset if is_all else messages[-1].record.offset + 1,
             fetched.high_watermark,
             fetched.log_start,
+            fetched.last_stable,
         )
 
 

@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from goqueue.model.errors import OffsetOutOfRangeError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.model.tuples import NamedTuple
-from goqueue.partitions.partition import Isolation
-from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position, offset_of
+from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position
 from goqueue.reading.stored_messages import StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from concurrent.futures import Executor
 
-    from goqueue.partitions.partitions import Partitions
+    from goqueue.reading.positions import Positions
     from goqueue.reading.stored_messages import MessageReader
     from goqueue.topics.catalogue import Topics
 
@@ -59,13 +58,10 @@ class Merged(msgspec.Struct, frozen=True):
 class TimeRanges:
     """Reads topics between two moments."""
 
-    def __init__(
-        self, topics: Topics, partitions: Partitions, reader: MessageReader, executor: Executor
-    ) -> None:
+    def __init__(self, topics: Topics, positions: Positions, reader: MessageReader) -> None:
         self._topics = topics
-        self._partitions = partitions
+        self._positions = positions
         self._reader = reader
-        self._executor = executor
 
     async def spans(
         self,
@@ -84,11 +80,11 @@ class TimeRanges:
         end = LATEST if end_ms is None else Position(Anchor.TIMESTAMP, end_ms)
         spans = []
         for number in range(topic.partition_count) if partitions is None else partitions:
-            partition = self._partitions.partition(TopicPartition(topic_name, number))
+            place = TopicPartition(topic_name, number)
             span = Span(
                 number,
-                await offset_of(partition, begin, self._executor),
-                await offset_of(partition, end, self._executor),
+                await self._positions.offset_of(place, begin),
+                await self._positions.offset_of(place, end),
             )
             if span.start < span.end:
                 spans.append(span)
@@ -106,7 +102,7 @@ class TimeRanges:
         """Up to `limit` messages of the spans, merged by time.
 
         Raises:
-            TopicError, StorageError: they cannot be read.
+            TopicError, StorageError, ClusterError: they cannot be read.
         """
         messages: list[StoredMessage] = []
         rest = list(spans)
@@ -123,13 +119,18 @@ class TimeRanges:
         max_bytes = max(_READ_BYTES // len(spans), _LEAST_BYTES)
         pages = []
         for span in spans:
-            partition_id = TopicPartition(topic_name, span.partition)
-            partition = self._partitions.partition(partition_id)
-            end = min(span.end, partition.readable_to(Isolation.READ_COMMITTED))
-            start = max(span.start, partition.log_start)
+            place = TopicPartition(topic_name, span.partition)
+            start = span.start
+            try:
+                found = await self._reader.read(place, start, limit=limit, max_bytes=max_bytes)
+            except OffsetOutOfRangeError as error:
+                start = error.log_start
+                if not span.start < start < span.end:
+                    continue
+                found = await self._reader.read(place, start, limit=limit, max_bytes=max_bytes)
+            end = min(span.end, found.last_stable)
             if start >= end:
                 continue
-            found = await self._reader.read(partition_id, start, limit=limit, max_bytes=max_bytes)
             inside = [each for each in found.messages if each.record.offset < end]
             next_offset = max(found.next_offset, start + 1)  # an empty stretch is stepped over
             pages.append(Page(Span(span.partition, start, end), inside, next_offset))

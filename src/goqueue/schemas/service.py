@@ -19,7 +19,7 @@ from goqueue.state.serial import Decided, SerialShard
 from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from concurrent.futures import Executor
 
     from goqueue.partitions.topic_changes import TopicChanges
@@ -49,8 +49,11 @@ class Schemas:
         self._executor = executor
         self._engine = SchemaProcess(REGISTRY_LIMITS)
         self.registry = Registry(self._engine)
+        self.catch_up: Callable[[], Awaitable[None]] | None = None
+        """Of a node that may have a copy: returns when that has all that was committed until now,
+        or it turns out that nobody knows."""
         self._loading = self.registry
-        self._shard = SerialShard(
+        self.shard = SerialShard(
             self,
             partial(changes.create_internal, SCHEMAS_TOPIC, 1),
             partial(state_logs.log, SCHEMAS_TOPIC, 0, SnapshotKind.SCHEMAS),
@@ -60,23 +63,23 @@ class Schemas:
 
     async def start(self) -> None:
         """Load what is stored."""
-        await self._state_logs.coordinators.start(Family(SCHEMAS_TOPIC, 1, self._shard.made))
+        await self._state_logs.coordinators.start(Family(SCHEMAS_TOPIC, 1, self.shard.made))
 
     async def stop(self) -> None:
         """Keep the state for the next start."""
-        await self._shard.close()
+        await self.shard.close()
         await in_thread(self._executor, self._engine.close)
 
     @property
     def snapshot_bytes(self) -> int:
         """The size of the newest snapshot."""
-        return self._shard.snapshot_bytes
+        return self.shard.snapshot_bytes
 
     # --- Questions and changes -------------------------------------------------------------------
 
     async def ask(self, question: Callable[[Registry], _T]) -> _T:
         """Answer something that takes a while, in a thread; nothing changes meanwhile."""
-        return await self._shard.ask(lambda: self._answer(question))
+        return await self.shard.ask(lambda: self._answer(question))
 
     async def change(self, decide: Callable[[Registry], Decided[_T]]) -> _T:
         """Let the registry decide, make that durable, apply it.
@@ -89,11 +92,21 @@ class Schemas:
         async def decided() -> Decided[_T]:
             return await in_thread(self._executor, lambda: self._answer(decide))
 
-        return await self._shard.change(decided)
+        return await self.shard.change(decided)
 
     def _answer(self, question: Callable[[Registry], _T]) -> _T:
         self._engine.begin()
         return question(self.registry)
+
+    async def has_changed(self, generation: int) -> bool:
+        """Whether there is a later generation of the registry, also by way of another node.
+
+        To be asked before something is refused for not being there: the node that writes may have
+        stored it a moment ago.
+        """
+        if self.catch_up is not None and self.registry.generation == generation:
+            await self.catch_up()
+        return self.registry.generation != generation
 
     # --- What is stored --------------------------------------------------------------------------
 
@@ -115,6 +128,8 @@ class Schemas:
 
     def loaded(self, lost_count: int) -> None:
         """The replay is over; report what is lost with entries that are damaged."""
+        if not self.shard.state.is_led:
+            return  # another node leads meanwhile, and what was replayed may not be committed
         self._loading.generation = self.registry.generation + 1
         self.registry = self._loading
         if lost_count:

@@ -106,13 +106,22 @@ class SchemaValidator:
         if not subjects:
             return {}
         started_s = self._clock.monotonic_s()
-        reasons: dict[int, str] = {}
-        for numbers in _slices(messages):
-            await self._check_slice(subjects, messages, numbers, reasons)
+        generation = self._schemas.registry.generation
+        reasons = await self._reasons(subjects, messages)
+        if reasons and await self._schemas.has_changed(generation):
+            reasons = await self._reasons(self._subjects_of(topic), messages)
         self._latency.observe(self._clock.monotonic_s() - started_s)
         self._count(topic.name, "valid", len(messages) - len(reasons))
         self._count(topic.name, "invalid", len(reasons))
         return dict(sorted(reasons.items()))
+
+    async def _reasons(
+        self, subjects: Sequence[Subject], messages: Sequence[Checkable]
+    ) -> dict[int, str]:
+        reasons: dict[int, str] = {}
+        for numbers in _slices(messages):
+            await self._check_slice(subjects, messages, numbers, reasons)
+        return reasons
 
     def _count(self, topic: str, result: str, count: int) -> None:
         if count:

@@ -90,6 +90,12 @@ class ClusterSection(Section):
         "etcd waits longer before it elects another leader: for disks that often take more than "
         "50 ms to sync.",
     )
+    remote_queue_sources: bool = setting(
+        False,
+        Switch(),
+        "Queue groups read the leaders of their topics, never a replica on their own node: to try "
+        "how a cluster behaves in which most nodes have none.",
+    )
     replica_lag_ms: int = setting(
         10 * SECOND,
         Duration(500, 10 * MINUTE),

@@ -8,6 +8,8 @@ from goqueue.model.errors import GoQueueError
 
 CANNOT_START: Final = 2
 """The exit code of a server that could not start as it was told to."""
+STORE_AWAY: Final = 75
+"""The exit code of a broker whose metadata store did not answer: it is started again."""
 
 
 class StartError(GoQueueError):

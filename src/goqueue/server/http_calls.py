@@ -26,6 +26,7 @@ class HttpCalls:
     async def __call__(self, ctx: RequestContext, call: HttpCall) -> HttpAnswer | None:
         """Answer a call; see `HttpCallsApi`."""
         from goqueue.protocols.http.api.carried import answer_carried  # noqa: PLC0415 - as said
+        from goqueue.protocols.http.api.forwarded import take_marks  # noqa: PLC0415 - as said
         from goqueue.protocols.http.api.requests import Request  # noqa: PLC0415 - as said
         from goqueue.protocols.http.server.response_writer import (  # noqa: PLC0415 - as said
             log_access,
@@ -37,6 +38,8 @@ class HttpCalls:
 
         host = ctx.client_host
         request = Request(call.method, call.target, body=call.body, client_host=host)
+        if ctx.peer.session.node is not None:
+            take_marks(request, call.headers, ctx.peer.session.node.node_id)
         response = await answer_carried(self._app(), request, call.headers, may_wait)
         if response is None:
             return None
@@ -48,7 +51,9 @@ def _answer(response: Response) -> HttpAnswer:
     from goqueue.protocols.http.api.errors import AtFieldError  # noqa: PLC0415 - as said
 
     headers = [("content-type", response.content_type), *response.headers]
-    error = response.error
+    error, remote = response.error, response.remote_error
+    if remote is not None:
+        return HttpAnswer(response.status, headers, response.body, *remote)
     if error is None:
         return HttpAnswer(response.status, headers, response.body)
     if isinstance(error, AtFieldError):

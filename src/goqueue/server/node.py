@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.log_broker import LogBroker
     from goqueue.partitions.maintenance import Maintenance
+    from goqueue.protocols.forwarding import Forwards
+    from goqueue.protocols.grpc.carried import CarriedCalls
     from goqueue.protocols.grpc.listener import GrpcListener
     from goqueue.protocols.http.api.app import HttpApp
     from goqueue.protocols.http.server.listener import HttpListener
@@ -86,6 +88,8 @@ class Node:
         self.grpc: GrpcListener
         self.cluster: ClusterNode | None = None
         """What makes this node one of a cluster; None of a node on its own."""
+        self.forwards: Forwards | None = None
+        """What a node of a cluster asks of others for its clients."""
         self.is_started = False
         self.is_ready = False
         self._disk = disk or SystemDisk()
@@ -136,7 +140,7 @@ class Node:
             await self._start_http(tls)
             await self._start_grpc(certificates)
             if self.cluster is not None:
-                self.cluster.clients_are_served()
+                await self.cluster.clients_are_served(self.http.port, self.grpc.port)
         except BaseException:
             await self.stop()
             raise
@@ -285,7 +289,14 @@ class Node:
         self.maintenance.add(*self.broker.passes(wiring.maintenance_settings(self.config)))
         http_calls = HttpCalls(lambda: self._api)
         sasl = wiring.sasl_settings(self.config)
-        self.kafka.use(build_registry(self.broker, self._advertised, sasl, http_calls))
+        registry = build_registry(self.broker, self._advertised, sasl, http_calls)
+        self.kafka.use(registry)
+        if self.cluster is not None:
+            self.forwards = self.cluster.listener.serve(registry, self.broker, self._carried)
+
+    def _carried(self) -> CarriedCalls | None:
+        """What answers calls of gRPC that other nodes forward, once gRPC is served."""
+        return self.grpc.carried if hasattr(self, "grpc") else None
 
     @cached_property
     def _api(self) -> HttpApp:
@@ -326,7 +337,7 @@ class Node:
             credentials = grpc_credentials(certificates)
         host, port = self.config.listeners.grpc
         settings = GrpcSettings(host, port, self.config.grpc.reflection, credentials)
-        self.grpc = GrpcListener(self.broker, settings)
+        self.grpc = GrpcListener(self.broker, settings, self.forwards)
         async with _listening("gRPC", host, port):
             await self.grpc.start()
         self._started("gRPC", partial(self.grpc.stop, self._drain_s), self._drain_s + _GRACE_S)

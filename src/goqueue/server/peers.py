@@ -2,7 +2,8 @@
 
 A connection begins with Hello, by which both sides prove that they belong to the cluster and that
 the node there is the one that was meant. Followers open one for each leader and lane and keep it
-themselves; single calls share one a node, which is made anew when it is lost, after a back-off.
+themselves; single calls have one each while they wait for their answer, and leave it to the next:
+requests of one connection are served one after the other, and a long poll would hold up the rest.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ _CONNECT_S: Final = 3.0
 """How long making a connection may take, Hello included."""
 _CALL_S: Final = 5.0
 """How long an answer may take beyond what the request lets it wait."""
+_MAX_CALLS: Final = 64
+"""Requests to one node that are under way; one more waits for an answer to another."""
+_MAX_POLLS: Final = 1500
+"""The same of requests that let their answers wait, as long polls do."""
 _FIRST_BACKOFF_S: Final = 0.05
 _LAST_BACKOFF_S: Final = 1.0
 
@@ -64,11 +69,16 @@ _REFUSALS: Final[dict[int, type[GoQueueError]]] = {
 
 
 class _Calls:
-    """The connection for single calls to one node."""
+    """The connections for single calls to one node."""
 
     def __init__(self) -> None:
-        self.connection: Connection | None = None
+        self.idle: list[Connection] = []
+        self.asked: set[Connection] = set()
+        """Those that wait for an answer."""
+        self.short = asyncio.Semaphore(_MAX_CALLS)
+        self.long = asyncio.Semaphore(_MAX_POLLS)
         self.opening = asyncio.Lock()
+        """Of a node that is away, one caller at a time finds out whether it still is."""
         self.failures = 0
         self.retry_at_s = 0.0
 
@@ -102,35 +112,56 @@ class PeerConnections:
         self, node_id: int, api: ApiKey, version: int, /, wait_s: float = 0.0, **fields: Any
     ) -> Struct:
         """Ask a node one thing. See `Peers.ask`."""
-        connection = await self._for_calls(node_id)
-        try:
-            return await connection.ask(api, version, wait_s=wait_s, **fields)
-        except ConnectionLostError as error:
-            raise _unavailable(node_id, error) from None
+        calls = self._calls.setdefault(node_id, _Calls())
+        async with calls.long if wait_s else calls.short:
+            connection = await self._idle(node_id, calls)
+            calls.asked.add(connection)
+            try:
+                answer = await connection.ask(api, version, wait_s=wait_s, **fields)
+            except BaseException as error:
+                connection.close()  # an answer may still come, which nobody waits for
+                if isinstance(error, ConnectionLostError):
+                    raise _unavailable(node_id, error) from None
+                raise
+            finally:
+                calls.asked.discard(connection)
+            calls.idle.append(connection)
+            return answer
+
+    async def dial(self, node_id: int) -> Connection:
+        """A connection for one caller. See `Peers.dial`."""
+        return await self._connect(node_id, Lane.CALLS)
 
     def close(self) -> None:
         """Hang up on everybody; links that were opened are closed by those who have them."""
         for calls in self._calls.values():
-            if calls.connection is not None:
-                calls.connection.close()
+            for connection in (*calls.idle, *calls.asked):
+                connection.close()
         self._calls.clear()
 
-    async def _for_calls(self, node_id: int) -> Connection:
-        calls = self._calls.setdefault(node_id, _Calls())
+    async def _idle(self, node_id: int, calls: _Calls) -> Connection:
+        """A connection that waits for no answer."""
+        while calls.idle:
+            connection = calls.idle.pop()
+            if connection.is_open:
+                return connection
+        if not calls.failures:
+            return await self._connect_for(node_id, calls)
         async with calls.opening:
-            if calls.connection is not None and calls.connection.is_open:
-                return calls.connection
             loop = asyncio.get_running_loop()
-            if (wait_s := calls.retry_at_s - loop.time()) > 0:
+            if calls.failures and (wait_s := calls.retry_at_s - loop.time()) > 0:
                 await asyncio.sleep(wait_s)
-            try:
-                calls.connection = await self._connect(node_id, Lane.CALLS)
-            except GoQueueError:
-                calls.failures += 1
-                calls.retry_at_s = loop.time() + backoff_s(calls.failures)
-                raise
-            calls.failures = 0
-            return calls.connection
+            return await self._connect_for(node_id, calls)
+
+    async def _connect_for(self, node_id: int, calls: _Calls) -> Connection:
+        try:
+            connection = await self._connect(node_id, Lane.CALLS)
+        except GoQueueError:
+            calls.failures += 1
+            calls.retry_at_s = asyncio.get_running_loop().time() + backoff_s(calls.failures)
+            raise
+        calls.failures = 0
+        return connection
 
     async def _connect(self, node_id: int, lane: Lane) -> Connection:
         where = self._address_of(node_id)
@@ -221,23 +252,22 @@ class PeerLink:
         wait_s = request.max_wait_ms / 1000
         body = (encode_request(request),)
         self._traffic.sent.add(len(body[0]))
-        answer = self._connection.exchange(ApiKey.FETCH, VERSION, body, wait_s)
-        answer.add_done_callback(partial(self._read, answered))
+        self._connection.call(ApiKey.FETCH, VERSION, body, partial(self._read, answered), wait_s)
 
     def _read(
         self,
         answered: Callable[[ReplicaFetched | GoQueueError], None],
-        answer: asyncio.Future[memoryview],
+        answer: memoryview | Exception,
     ) -> None:
+        if isinstance(answer, Exception):
+            answered(_unavailable(self._node_id, answer))
+            return
+        self._traffic.received.add(len(answer))
         try:
-            frame = answer.result()
-            self._traffic.received.add(len(frame))
-            told = parse_response(frame)
+            told = parse_response(answer)
         except MalformedRequestError as error:
             lost = self._connection.misunderstood(ApiKey.FETCH, error)
             answered(_unavailable(self._node_id, lost))
-        except ConnectionLostError as error:
-            answered(_unavailable(self._node_id, error))
         else:
             answered(told)
 

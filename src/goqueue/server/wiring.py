@@ -34,6 +34,7 @@ def broker_settings(config: Config, cluster_id: str) -> BrokerSettings:
         topic_defaults=topic_defaults(config),
         kafka_configs=kafka_view(config),
         offsets_partitions=config.groups.offsets_partitions,
+        remote_queue_sources=config.cluster.remote_queue_sources,
         groups=_group_settings(config),
         transactions_partitions=config.transactions.state_partitions,
         transactions=TransactionSettings(

@@ -105,7 +105,7 @@ class ChangeLog(StateLog):
         await self.partition.synced(end)
         if not self.partition.is_committed(end):
             await self.partition.committed(end)  # what other replicas lack may still be cut off
-        complete = Snapshot(self._kind, begins_at - 1, self._clock.now_ms(), ())
+        complete = Snapshot(self._kind, begins_at - 1, self._stamp_ms(), ())
         await in_thread(executor, partial(self._snapshots.save, complete))
         self._snapshot_size = size_bytes
         self._on_saved(self._clock.monotonic_s() - started_s)

@@ -61,12 +61,23 @@ class Family(Generic[_S]):
         of the topic `beside` belong to each.
         """
         self.topic = topic
-        self.partition_count = partition_count
+        self.topics: Topics | None = None
+        """The catalogue, once this node opens shards: it knows how many partitions there are."""
+        self._partition_count = partition_count
         self.make = make
         self.beside = beside
         self.beside_count = beside_count
         self.shards: dict[int, _S] = {}
         """By the number of their partition: those that were ever opened."""
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has; before it is made, how many it will have."""
+        if self.topics is not None:
+            made = self.topics.catalogue.by_name.get(self.topic)
+            if made is not None:
+                return made.partition_count
+        return self._partition_count
 
     def number_of(self, key: str) -> int:
         """The partition that a key belongs to."""
@@ -110,9 +121,7 @@ class Coordinators:
 
     async def start(self, family: Family[_S]) -> None:
         """Open what is led here, some at a time; from now on with every change of leadership."""
-        known = self._topics.catalogue.by_name.get(family.topic)
-        if known is not None:
-            family.partition_count = known.partition_count
+        family.topics = self._topics
         if self._partitions.facts is not None:
             await self._watch(family)
             return
@@ -183,7 +192,6 @@ class Coordinators:
             if shard is not None:
                 await shard.close()
             return
-        family.partition_count = self._topics.catalogue.topic(family.topic).partition_count
         if shard is not None and shard.state.log.partition is not self._first(family, unit):
             await shard.close()  # the replica was removed meanwhile, and given to this node anew
             shard = None

@@ -15,6 +15,7 @@ from goqueue.model.errors import DamagedRangeError
 from goqueue.records import Record, decode_rows, encode
 from goqueue.records.batch import BatchInfo, peek, walk
 from goqueue.runtime.tasks import in_thread
+from goqueue.state.clock import ShardClock, StateClock
 from goqueue.storage.snapshot import Entry, Snapshot, SnapshotFolder, snapshot_due
 
 if TYPE_CHECKING:
@@ -48,16 +49,25 @@ class StateLog:
         kind: SnapshotKind,
         disk: Disk,
         clock: Clock,
+        *,
         on_saved: Callable[[float], None] = lambda _: None,
+        time: StateClock | ShardClock | None = None,
     ) -> None:
         """Keep state in `partition`, with snapshots of this kind beside it.
 
-        `on_saved` is told how many seconds each snapshot took.
+        `on_saved` is told how many seconds each snapshot took. What is stored is stamped by `clock`
+        or, in a cluster, by `time`, which goes on from one leader to the next.
         """
         self.partition = partition
         self._kind = kind
         self._clock = clock
         self._on_saved = on_saved
+        self._time = time or StateClock(clock)
+        self.now_ms = self._time.now_ms
+        """The time that coordinators count by."""
+        self._stamp_ms = self.now_ms if isinstance(time, ShardClock) else clock.now_ms
+        self._newest_ms = 0
+        """The newest stamp that the last replay has met."""
         self._snapshots = SnapshotFolder(disk, partition.folder, kind, earlier=kind.earlier)
         self._records_since_snapshot = 0
         self.bytes_since_snapshot = 0
@@ -69,6 +79,11 @@ class StateLog:
     def is_empty(self) -> bool:
         """Nothing was ever stored here."""
         return self.partition.log_end == 0
+
+    def go_on(self, epoch: int) -> None:
+        """This node leads in an epoch, and everything was replayed: go on with the time."""
+        if isinstance(self._time, ShardClock):
+            self._time.go_on(epoch, self.partition.leader_time_ms(), self._newest_ms)
 
     # --- Replaying -------------------------------------------------------------------------------
 
@@ -91,9 +106,10 @@ class StateLog:
             while some := [(each.key, each.value) for each in islice(entries, SLICE_ENTRIES)]:
                 yield some
             start = snapshot.last_offset + 1
+            self._newest_ms = snapshot.last_timestamp_ms
         is_headless = snapshot is None and start > 0
         for chunk in self.partition.chunks(start, self._lost):
-            found = list(_entries(chunk, start, end))
+            found = list(self._entries(chunk, start, end))
             if is_headless and found and found[0][0] != BEGIN:
                 self._lost(DamagedRangeError(0, start, "no snapshot of what was trimmed is whole"))
             is_headless = is_headless and not found
@@ -101,6 +117,17 @@ class StateLog:
             self.bytes_since_snapshot += len(chunk.data)
             for at in range(0, len(found), SLICE_ENTRIES):
                 yield found[at : at + SLICE_ENTRIES]
+
+    def _entries(self, chunk: Chunk, start: int, end: int | None) -> Iterator[StateEntry]:
+        """The entries of a part of the log between two offsets."""
+        for position, info in walk(chunk.data):
+            if info.is_control:
+                continue
+            self._newest_ms = max(self._newest_ms, info.max_timestamp)
+            for record in decode_rows(chunk.data, position, check_crc=False):
+                is_meant = record.offset >= start and (end is None or record.offset < end)
+                if is_meant and record.key is not None:
+                    yield record.key, record.value
 
     def _lost(self, damage: DamagedRangeError) -> None:
         self.lost_count += max(damage.resume_at - damage.first, 1)
@@ -124,7 +151,7 @@ class StateLog:
         return self.partition.append(*self.encoded(entries)).end_offset
 
     def _batch(self, entries: Sequence[StateEntry]) -> Bytes:
-        now_ms = self._clock.now_ms()
+        now_ms = self._stamp_ms()
         return encode(
             [Record(number, now_ms, key, value) for number, (key, value) in enumerate(entries)]
         )
@@ -154,7 +181,7 @@ class StateLog:
         if self.is_empty:
             return False
         started_s = self._begin_snapshot()
-        last_offset, now_ms = self.partition.log_end - 1, self._clock.now_ms()
+        last_offset, now_ms = self.partition.log_end - 1, self._stamp_ms()
         kept: list[Entry] = []
         for count, (key, value) in enumerate(entries, 1):
             if value is not None:
@@ -184,14 +211,3 @@ class StateLog:
     def snapshot_bytes(self) -> int:
         """The size of the newest snapshot."""
         return self._snapshots.size_bytes
-
-
-def _entries(chunk: Chunk, start: int, end: int | None) -> Iterator[StateEntry]:
-    """The entries of a part of the log between two offsets."""
-    for position, info in walk(chunk.data):
-        if info.is_control:
-            continue
-        for record in decode_rows(chunk.data, position, check_crc=False):
-            is_meant = record.offset >= start and (end is None or record.offset < end)
-            if is_meant and record.key is not None:
-                yield record.key, record.value

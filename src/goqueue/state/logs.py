@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.state.change_log import ChangeLog
+from goqueue.state.clock import ShardClock, StateClock
 from goqueue.state.coordinators import Coordinators
 from goqueue.state.log import StateLog
 
@@ -20,26 +21,11 @@ if TYPE_CHECKING:
     from goqueue.topics.catalogue import Topics
 
 
-class StateClock:
-    """Wall-clock milliseconds as they were at the start, and what has passed since.
-
-    Whoever sets the clock while the broker runs neither prolongs a lease nor ends one.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._started_ms = clock.now_ms() - round(clock.monotonic_s() * 1000)
-
-    def now_ms(self) -> int:
-        """The time now."""
-        return self._started_ms + round(self._clock.monotonic_s() * 1000)
-
-
 _L = TypeVar("_L", bound=StateLog)
 
 
 class StateLogs:
-    """Makes the logs for the coordinators that open them, and holds the clock of all of these."""
+    """Makes the logs for the coordinators that open them, and holds their clock."""
 
     def __init__(
         self,
@@ -71,4 +57,12 @@ class StateLogs:
 
     def _log(self, log: type[_L], topic: str, number: int, kind: SnapshotKind) -> _L:
         saved = partial(self._measures.snapshot_saved, kind.label)
-        return log(self.partition(topic, number), kind, self._disk, self._clock, saved)
+        in_cluster = self._partitions.facts is not None
+        return log(
+            self.partition(topic, number),
+            kind,
+            self._disk,
+            self._clock,
+            on_saved=saved,
+            time=ShardClock(self.clock.now_ms) if in_cluster else self.clock,
+        )

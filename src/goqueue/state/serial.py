@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 from goqueue.model.errors import GoQueueError, StorageError
 from goqueue.model.tuples import NamedTuple
 from goqueue.runtime.tasks import in_thread
-from goqueue.state.shard import StateMachine, StateShard
+from goqueue.state.machine import StateMachine
+from goqueue.state.shard import StateShard
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -56,7 +57,10 @@ class SerialShard:
         self._executor = executor
         self._refusal = refusal
         self._state: StateShard | None = None
-        self._turn = asyncio.Lock()
+        self.turn = asyncio.Lock()
+        """Held by whatever changes the state, or reads it for a while."""
+        self.spread: Callable[[int], Awaitable[None]] | None = None
+        """Of a cluster: returns when other nodes have what was committed up to an offset."""
         self._changes: set[asyncio.Task[Any]] = set()
         """Under way; as many as there are requests for them."""
 
@@ -80,15 +84,16 @@ class SerialShard:
     async def close(self) -> None:
         """Let changes that are under way end, and keep the state for the next start."""
         await asyncio.gather(*self._changes, return_exceptions=True)
-        async with self._turn:
+        async with self.turn:
             if self._state is not None:
                 await self._state.save()
                 await self._state.close()
 
     async def ask(self, question: Callable[[], _T]) -> _T:
         """Answer something that takes a while, in a thread; nothing changes meanwhile."""
-        async with self._turn:
-            await self._loaded()
+        async with self.turn:
+            if self._state is not None and self._state.is_open:  # or it is a copy
+                await self._loaded()
             return await in_thread(self._executor, question)
 
     async def change(self, decide: Callable[[], Awaitable[Decided[_T]]]) -> _T:
@@ -102,11 +107,18 @@ class SerialShard:
         return await asyncio.shield(task)  # to the end, also when whoever asked is gone meanwhile
 
     async def _change(self, decide: Callable[[], Awaitable[Decided[_T]]]) -> _T:
-        async with self._turn:
+        result, end = await self._stored(decide)
+        if self.spread is not None and end is not None:
+            await self.spread(end)
+        return result
+
+    async def _stored(self, decide: Callable[[], Awaitable[Decided[_T]]]) -> tuple[_T, int | None]:
+        """What was decided, and where the log ends behind it; None: nothing has changed."""
+        async with self.turn:
             await self._loaded()
             decision = await decide()
             if not decision.entries:
-                return decision.result
+                return decision.result, None
             if self._state is None:
                 await self._make_topic()
             state = self.state
@@ -120,7 +132,7 @@ class SerialShard:
                 self._machine.apply(decision.entries)
             if (saving := state.save_if_due()) is not None:
                 await saving
-            return decision.result
+            return decision.result, end
 
     async def _loaded(self) -> None:
         if self._state is not None:

@@ -19,16 +19,17 @@ from collections import deque
 from contextlib import suppress
 from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import GoQueueError, LeadershipLostError, StorageError
 from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from goqueue.state.log import StateEntry, StateLog
+    from goqueue.state.machine import StateMachine
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +38,11 @@ RETRY_S: Final = 1.0
 _SMALL_BYTES: Final = 256 * 1024
 """A log up to this size is read without the detour through a thread: it takes a few ms."""
 
+_AT_ONCE: Final = 50
+"""Entries of a replay that are applied without a look at the time."""
+_APPLY_S: Final = 0.005
+"""So long entries are applied before the event loop turns."""
+
 
 class ShardStatus(Enum):
     """Whether a shard may act."""
@@ -44,22 +50,6 @@ class ShardStatus(Enum):
     CLOSED = auto()
     LOADING = auto()
     ACTIVE = auto()
-
-
-class StateMachine(Protocol):
-    """What a shard keeps. Nothing in it awaits, and only its shard changes it."""
-
-    def begin(self) -> None:
-        """Forget everything: a replay begins."""
-
-    def replay(self, entries: Sequence[StateEntry], lost_count: int) -> None:
-        """Take in entries as they were stored; so many are known to be lost before them."""
-
-    def loaded(self, lost_count: int) -> None:
-        """The replay is over, and so many entries were lost."""
-
-    def dump(self) -> Iterable[StateEntry]:
-        """Everything, as entries that would build it. They may be drawn while it changes."""
 
 
 class StateShard:
@@ -82,6 +72,8 @@ class StateShard:
         change again.
         """
         self.log = log
+        self.now_ms = log.now_ms
+        """The time of this shard; in a cluster it goes on with every leader."""
         self.status = ShardStatus.CLOSED
         self.epoch = -1
         """The leader epoch that the shard was opened in; it takes appends in no other."""
@@ -157,9 +149,9 @@ class StateShard:
     @property
     def is_active(self) -> bool:
         """Whether what happens now can be stored."""
-        return (
-            self.status is ShardStatus.ACTIVE and self.log.partition.failure is None and self.is_led
-        )
+        partition = self.log.partition
+        takes_appends = partition.failure is None and partition.isolated is None
+        return self.status is ShardStatus.ACTIVE and takes_appends and self.is_led
 
     @property
     def is_open(self) -> bool:
@@ -221,6 +213,7 @@ class StateShard:
             self._machine.begin()
             if not self.log.is_empty:
                 await self._replay_slices(end)
+            self.log.go_on(self.epoch)
             if self._complete is not None:
                 await self._complete()
             if end is None:
@@ -259,9 +252,19 @@ class StateShard:
             entries = following() if is_small else await in_thread(self._executor, following)
             if entries is None:
                 return
-            self._machine.replay(entries, self.log.lost_count)
+            await self._apply(entries)
             self.replayed_slices += 1
             await asyncio.sleep(0)
+
+    async def _apply(self, entries: Sequence[StateEntry]) -> None:
+        """Take in a slice; entries may be large or dear, and others have their turn in between."""
+        now_s = asyncio.get_running_loop().time
+        until_s = now_s() + _APPLY_S
+        for at in range(0, len(entries), _AT_ONCE):
+            self._machine.replay(entries[at : at + _AT_ONCE], self.log.lost_count)
+            if now_s() >= until_s:
+                await asyncio.sleep(0)
+                until_s = now_s() + _APPLY_S
 
     def failed(
         self, error: StorageError, send: Callable[[GoQueueError], None] | None = None
@@ -303,6 +306,8 @@ class StateShard:
         partition = self.log.partition
         if self.status is not ShardStatus.ACTIVE or not self.is_led:
             raise self.refusal()
+        if partition.isolated is not None:
+            raise LeadershipLostError(f"another node is about to lead: {partition.isolated}")
         return partition.append(*self.log.encoded(entries)).end_offset
 
     async def committed(self, end_offset: int) -> None:

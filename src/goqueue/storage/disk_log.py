@@ -20,6 +20,7 @@ from goqueue.storage.compaction.cleanable import (
     CompactionStats,
     cleanable,
     dirty_ratio,
+    is_sealing_due,
 )
 from goqueue.storage.compaction.compaction import Compaction
 from goqueue.storage.config import Fsync, LogConfig
@@ -258,6 +259,11 @@ class DiskLog(Log):
     def cleanable(self, limits: CompactionLimits, now_ms: int) -> Cleanable:
         """What compaction would do now."""
         return cleanable(self, limits, now_ms)
+
+    def seal_if_due(self, limits: CompactionLimits) -> None:
+        """Seal the active segment, if it holds so much that compaction should reach it soon."""
+        if self._failure is None and is_sealing_due(self, limits):
+            self._seal()
 
     async def compact(
         self, now_ms: int, *, until: int, tombstone_ms: int, aborted: Callable[[BatchInfo], bool]

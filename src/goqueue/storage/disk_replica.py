@@ -91,6 +91,10 @@ class DiskReplica(DiskLog):
             await self.flusher.alone(in_thread(self._executor, work), lambda: None)
             return rebuilt[0]
 
+    async def restore_whole(self, rebuild: Callable[[], _T]) -> _T | None:
+        """`restore` of a log of which the disk has dropped nothing."""
+        return await self.restore_by(self.rewrite_whole, rebuild)
+
     async def discard_unsynced(self, rebuild: Callable[[], _T]) -> _T | None:
         """Cut a failed log to what is on the disk, and `rebuild`, before it takes appends."""
         return await self.restore_by(self.cut_unsynced, rebuild)

@@ -183,11 +183,15 @@ class Log(ReplicaLog):
             return
         expired = retention_ms is not None and newest_ms(active, now_ms) < now_ms - retention_ms
         if expired or is_aged(active, now_ms, self.config):
-            try:
-                self._store.roll()
-            except DiskError as error:
-                self._fail(error)  # the new segment's file may be there: nothing may pass it
-                raise
+            self._seal()
+
+    def _seal(self) -> None:
+        """Seal the active segment, and go on in another."""
+        try:
+            self._store.roll()
+        except DiskError as error:
+            self._fail(error)  # the new segment's file may be there: nothing may pass it
+            raise
 
     # --- Ending ----------------------------------------------------------------------------------
 
@@ -204,23 +208,6 @@ class Log(ReplicaLog):
         if self._failure is not None:
             self.recover_files()
             self._failure = None
-
-    def recover_files(self) -> None:
-        """Make the files of a failed log whole; in any thread, since nobody else changes them.
-
-        Raises:
-            DiskError: the disk still refuses.
-        """
-        store = self._store
-        try:
-            store.rewrite_unsynced()
-            store.load(given_to=self.end_offset)
-            plan = store.plan_flush(checkpoint=True)
-            plan.run()
-        except DiskError as error:
-            self._failure = error
-            raise
-        store.flushed(plan)
 
     def close(self) -> None:
         """Flush, write the checkpoint that makes the next start instant, and let go."""

@@ -22,6 +22,7 @@ from goqueue.runtime.disk import Disk, SystemDisk
 from goqueue.storage.folder_names import FolderNames
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 _MIN_OPEN_SEGMENTS: Final = 8
@@ -125,3 +126,6 @@ class SharedFiles:
         self.disk = disk or SystemDisk()
         self.open_files = OpenFiles() if open_files is None else open_files
         self.folders = FolderNames(self.disk, root)
+        self.on_loss: Callable[[Path], None] = lambda _: None
+        """Told of a log's folder, by any thread, before batches that were whole once are cut off:
+        whoever opens the log next would not see that they are gone."""

@@ -7,6 +7,7 @@ told about. Compactions that were caught half-way are finished or forgotten.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -35,7 +36,7 @@ from goqueue.storage.segment import Segment
 from goqueue.storage.segments import Segments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from goqueue.runtime.disk import Disk
@@ -135,11 +136,11 @@ def recover(
         for base, following in zip(bases, [*bases[1:], None], strict=False)
     ]
     if known is not None:
-        tail = _Tail(known, report, summary)
+        tail = _Tail(known, report, partial(shared.on_loss, folder), summary)
     else:
         start = bases[0] if bases else 0
         blank = Checkpoint(log_start=start, recovery_point=start, recovery_segment=start)
-        tail = _LearningTail(blank, report)
+        tail = _LearningTail(blank, report, partial(shared.on_loss, folder))
     tail.repair(segments)
     checkpoint = tail.checkpoint
     end = segments[-1].end_offset if segments else checkpoint.log_start
@@ -202,10 +203,15 @@ class _Tail:
     """The segments at and past the recovery point, scanned and made ready to grow."""
 
     def __init__(
-        self, checkpoint: Checkpoint, report: RecoveryReport, summary: LogSummary | None = None
+        self,
+        checkpoint: Checkpoint,
+        report: RecoveryReport,
+        on_loss: Callable[[], None],
+        summary: LogSummary | None = None,
     ) -> None:
         self.checkpoint = checkpoint
         self._report = report
+        self._on_loss = on_loss
         self._summary = summary
 
     def repair(self, segments: list[Segment]) -> None:
@@ -287,7 +293,9 @@ class _Tail:
     def _cut(self, segment: Segment, damage: Damage) -> None:
         self._report.cut_bytes += segment.size_bytes - damage.position
         self._report.cut_reason = damage.reason
-        self._report.cut_whole |= not _is_torn(segment, damage.position)
+        if not _is_torn(segment, damage.position):
+            self._report.cut_whole = True
+            self._on_loss()
         segment.cut(damage.position)
 
 

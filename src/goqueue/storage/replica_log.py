@@ -14,10 +14,12 @@ from msgspec.structs import replace
 
 from goqueue.model.errors import DiskError, OffsetGapError
 from goqueue.model.tuples import NamedTuple
-from goqueue.records.batch import BatchInfo, validate, walk
+from goqueue.records.batch import LENGTH_PREFIX_BYTES, BatchInfo, peek, validate, walk
 from goqueue.storage import lookup
 from goqueue.storage.append_log import Appended, AppendLog
 from goqueue.storage.epochs import LeaderEpochs
+from goqueue.storage.patching import find_stretch, patch
+from goqueue.storage.scan import Found
 from goqueue.storage.snapshot import remove_snapshots
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from goqueue.runtime.disk import Bytes
     from goqueue.storage.lookup import Cut
+    from goqueue.storage.patching import DamagedStretch
     from goqueue.storage.recovery import RecoveryReport
 
 
@@ -66,7 +69,12 @@ class ReplicaLog(AppendLog):
 
     def plan_replica(self, batches: Bytes, *, gaps: bool = False) -> ReplicaAppend:
         """What `append_replica` would write, for a caller that runs its slow step in a thread."""
-        self._ensure_writable()
+        if self._closed or self._failure is not None:
+            self._ensure_writable()
+        single = self._single_plan(batches) if batches else None
+        return self._plan(batches, gaps=gaps) if single is None else single
+
+    def _plan(self, batches: Bytes, *, gaps: bool) -> ReplicaAppend:
         end = next_offset = self.end_offset
         known, gaps_below = 0, 0
         infos: list[BatchInfo] = []
@@ -98,6 +106,18 @@ class ReplicaLog(AppendLog):
         elif epochs != self.epochs:
             note = partial(self._store.note_epochs, epochs)
         return ReplicaAppend(data, infos, end, note)
+
+    def _single_plan(self, batches: Bytes) -> ReplicaAppend | None:
+        """`plan_replica` of one batch of the newest epoch right behind the log: most are."""
+        info, end = peek(batches), self.end_offset
+        if (
+            info.base_offset != end
+            or info.length + LENGTH_PREFIX_BYTES != len(batches)
+            or info.leader_epoch != self.epochs.latest
+        ):
+            return None
+        validate(batches, 0, info)
+        return ReplicaAppend(memoryview(batches), [info], end, None)
 
     def _begin_early(self, offset: int, gaps_below: int) -> None:
         self._start_at(offset)
@@ -204,6 +224,50 @@ class ReplicaLog(AppendLog):
             raise
         store.flushed(plan)
 
+    def rewrite_whole(self) -> None:
+        """`recover_files` of a log of which nothing is lost; in any thread.
+
+        Raises:
+            DiskError: the disk still refuses, or has dropped something that other nodes have.
+        """
+        if not self._is_unsynced_whole():
+            raise DiskError(
+                f"{self.folder}: the disk has dropped records that other nodes have: it stays as "
+                "it is until one of them can lead"
+            )
+        self.recover_files()
+
+    def _is_unsynced_whole(self) -> bool:
+        """Whether everything past what is certainly on the disk can still be read; reads it."""
+        store = self._store
+        for segment in store.unsynced:
+            end = max(segment.base_offset, self.flushed_offset)
+            position = segment.synced_bytes
+            for item in segment.walk(store.context, position=position, start_offset=end):
+                if not isinstance(item, Found):
+                    return False
+                end = item.info.next_offset
+            if end < segment.end_offset:
+                return False
+        return True
+
+    def recover_files(self) -> None:
+        """Make the files of a failed log whole; in any thread, since nobody else changes them.
+
+        Raises:
+            DiskError: the disk still refuses.
+        """
+        store = self._store
+        try:
+            store.rewrite_unsynced()
+            store.load(given_to=self.end_offset)
+            plan = store.plan_flush(checkpoint=True)
+            plan.run()
+        except DiskError as error:
+            self._failure = error
+            raise
+        store.flushed(plan)
+
     def _find_cut(self, end_offset: int) -> Cut:
         return lookup.find_cut(self.segments, end_offset, self.start_offset, self._store.context)
 
@@ -217,6 +281,21 @@ class ReplicaLog(AppendLog):
             self._fail(error)
             raise
 
+    # --- Patching ---------------------------------------------------------------------------------
+
+    def damaged_stretch(self, offset: int) -> DamagedStretch | None:
+        """The damage that covers an offset, if intact batches follow it; in any thread."""
+        return find_stretch(self.segments, offset, self._store.context)
+
+    def patch(self, stretch: DamagedStretch, batches: Bytes) -> None:
+        """Put another replica's batches where this one's are damaged; in any thread.
+
+        Raises:
+            BatchError: they are not those that were there.
+            DiskError: the disk refused.
+        """
+        patch(self._store.disk, stretch, batches, self.epochs)
+
     # --- Recovering ------------------------------------------------------------------------------
 
     def _cut_damage(self) -> None:
@@ -226,6 +305,8 @@ class ReplicaLog(AppendLog):
         """
         store, found = self._store, self.recovery
         lost = _first_lost(found, store.checkpoint.recovery_point)
+        if lost is not None:
+            store.shared.on_loss(self.folder)
         while lost is not None:
             self._cut(self._find_cut(lost))
             found = replace(

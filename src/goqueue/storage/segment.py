@@ -350,7 +350,8 @@ class Segment:
     def _starts_batch(self, entry: Entry) -> bool:
         if not 0 <= entry.value <= self.size_bytes - HEADER_BYTES:
             return False
-        header = HEADER.unpack(self.file.read(entry.value, HEADER_BYTES))
+        read = self.file.read(entry.value, HEADER_BYTES)  # short where a cut was not noted yet
+        header = HEADER.unpack(read) if len(read) == HEADER_BYTES else (-1,) * 4
         return bool(header[0] == entry.key and header[3] == MAGIC)
 
     # --- Making the indexes anew -----------------------------------------------------------------

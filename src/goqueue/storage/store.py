@@ -26,7 +26,7 @@ from goqueue.storage.segments import Segments, remove_files
 from goqueue.storage.stats import StoreStats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from goqueue.runtime.clock import Clock
@@ -260,6 +260,11 @@ class SegmentStore:
         active = self.segments.active
         if active is not None:
             active.cut(active.size_bytes)
+
+    @property
+    def unsynced(self) -> Sequence[Segment]:
+        """Those of which something may not be on the disk."""
+        return self._unsynced
 
     # --- Summaries -------------------------------------------------------------------------------
 

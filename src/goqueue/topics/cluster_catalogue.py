@@ -348,7 +348,7 @@ class ClusterTopics(Topics):
             result = Conflict({}) if entry is None else Committed(entry.revision)
         if isinstance(result, Conflict):
             raise changing(name)
-        await self._keeper.reached(result.revision)
+        await self._keeper.written(result.revision)
         return topic
 
     async def deleted(self) -> list[tuple[str, UUID]]:
@@ -382,7 +382,7 @@ class ClusterTopics(Topics):
             if topic.revision == ABSENT and await self._store.get(key) is not None:
                 raise TopicExistsError(f"topic {topic.name!r} was just created by another request")
             raise changing(topic.name)
-        await self._keeper.reached(revision)
+        await self._keeper.written(revision)
         return self._topic(topic.name, topic.stored(), revision)
 
 

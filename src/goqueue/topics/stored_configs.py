@@ -100,7 +100,7 @@ class StoredConfigs:
                 "already; try again"
             )
         if self._keeper is not None:
-            await self._keeper.reached(result.revision)
+            await self._keeper.written(result.revision)
             return
         others = {key: value for key, value in self._configs.items() if key != name}
         if overrides:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-COORDINATOR_EPOCH: Final = 0
+_COORDINATOR_EPOCH: Final = 0
 """Of a coordinator that has never moved, as on one node."""
 
 
@@ -42,26 +42,22 @@ class TransactionEnds:
         self._measures = measures
         self._under_way: set[str] = set()
 
-    async def finish(
-        self, shard: TransactionShard, out: Effects, now_ms: Callable[[], int]
-    ) -> None:
+    async def finish(self, shard: TransactionShard, out: Effects) -> None:
         """Carry out what an event decided; what cannot be done now is left for later."""
         for ending in out.endings:
-            await self._try(shard, ending, now_ms)
+            await self._try(shard, ending)
 
-    async def finish_all(self, shard: TransactionShard, now_ms: Callable[[], int]) -> None:
+    async def finish_all(self, shard: TransactionShard) -> None:
         """Carry out everything that a shard has decided and nobody is at work on."""
         for ending in shard.coordinator.unfinished():
             if ending.transactional_id not in self._under_way:
-                await self._try(shard, ending, now_ms)
+                await self._try(shard, ending)
 
-    async def _try(
-        self, shard: TransactionShard, ending: Ending, now_ms: Callable[[], int]
-    ) -> None:
+    async def _try(self, shard: TransactionShard, ending: Ending) -> None:
         self._under_way.add(ending.transactional_id)
         try:
-            await self._carry_out(ending)
-            _, out = shard.perform(lambda core, out: core.completed(ending, now_ms(), out))
+            await self._carry_out(ending, shard.state.epoch)
+            _, out = shard.perform(lambda core, now_ms, out: core.completed(ending, now_ms, out))
             await shard.durable()
         except GoQueueError as error:
             _log.warning(
@@ -74,16 +70,16 @@ class TransactionEnds:
         finally:
             self._under_way.discard(ending.transactional_id)
 
-    async def _carry_out(self, ending: Ending) -> None:
+    async def _carry_out(self, ending: Ending, coordinator_epoch: int) -> None:
         """Do what is left to do. Raises, when all that could be done is, what could not be."""
         refusal: GoQueueError | None = None
         unsynced: list[tuple[Partition, Placed]] = []
         for place in sorted(TopicPartition(*each) for each in ending.partitions):
             try:
                 if place.topic == OFFSETS_TOPIC:
-                    await self._end_offsets(place.partition, ending)
+                    await self._end_offsets(place.partition, ending, coordinator_epoch)
                 else:
-                    self._end_at(place, ending, unsynced)
+                    self._end_at(place, ending, coordinator_epoch, unsynced)
             except GoQueueError as error:
                 refusal = refusal or error
         if unsynced:
@@ -93,13 +89,19 @@ class TransactionEnds:
         if refusal is not None:
             raise refusal
 
-    async def _end_offsets(self, number: int, ending: Ending) -> None:
+    async def _end_offsets(self, number: int, ending: Ending, coordinator_epoch: int) -> None:
         commits = ending.marker is Marker.COMMIT
         producer_id = ending.identity.producer_id
-        await self._groups.complete_transaction(number, producer_id, commit=commits)
+        await self._groups.complete_transaction(
+            number, producer_id, coordinator_epoch, commit=commits
+        )
 
     def _end_at(
-        self, place: TopicPartition, ending: Ending, unsynced: list[tuple[Partition, Placed]]
+        self,
+        place: TopicPartition,
+        ending: Ending,
+        coordinator_epoch: int,
+        unsynced: list[tuple[Partition, Placed]],
     ) -> None:
         try:
             partition = self._partitions.partition(place)
@@ -109,7 +111,7 @@ class TransactionEnds:
             return  # it was deleted meanwhile, with everything in it
         if partition.sequences.epoch_of(ending.identity.producer_id) > ending.identity.epoch:
             return  # this is late: the producer is in its next transaction there
-        placed = partition.append_marker(ending.marker, *ending.identity, COORDINATOR_EPOCH)
+        placed = partition.append_marker(ending.marker, *ending.identity, coordinator_epoch)
         if placed is not None and not partition.is_committed(placed.end_offset):
             unsynced.append((partition, placed))
 
@@ -140,7 +142,7 @@ class TransactionEnds:
                 marker = Marker.COMMIT if commits else Marker.ABORT
                 epoch = max(known.epoch if known else 0, 0)
                 try:
-                    partition.append_marker(marker, producer_id, epoch, COORDINATOR_EPOCH)
+                    partition.append_marker(marker, producer_id, epoch, _COORDINATOR_EPOCH)
                 except GoQueueError as error:
                     _log.warning(
                         "%s: an open transaction could not be ended: %s", partition.id, error

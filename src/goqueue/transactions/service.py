@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from goqueue.groups.shards import OFFSETS_TOPIC
-from goqueue.model import internal_topics
-from goqueue.model.errors import (
-    ConcurrentTransactionsError,
-    TransactionCoordinatorUnavailableError,
-    UnknownProducerError,
-)
+from goqueue.model.errors import ConcurrentTransactionsError, UnknownProducerError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.runtime.tasks import PeriodicTasks
-from goqueue.state.coordinators import Family
 from goqueue.storage.snapshot_kinds import SnapshotKind
-from goqueue.transactions.atomic_commit import SeriesCoordinator
-from goqueue.transactions.registry import EVERYTHING, verify
-from goqueue.transactions.series import TogetherRequest, series_of
-from goqueue.transactions.settings import TRANSACTIONS_PARTITIONS, TransactionSettings
+from goqueue.transactions.registry import verify
+from goqueue.transactions.settings import TRANSACTIONS_PARTITIONS
 from goqueue.transactions.shard import TransactionShard
+from goqueue.transactions.shards import TRANSACTIONS_TOPIC, TransactionShards
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from concurrent.futures import Executor
 
     from goqueue.groups.messages import CommitRequest, PartitionOutcomes
@@ -36,23 +28,16 @@ if TYPE_CHECKING:
     from goqueue.partitions.topic_changes import TopicChanges
     from goqueue.records.batch import BatchInfo
     from goqueue.state.logs import StateLogs
+    from goqueue.transactions.atomic_commit import SeriesCoordinator
     from goqueue.transactions.ends import TransactionEnds
-    from goqueue.transactions.messages import (
-        Effects,
-        EndRequest,
-        Identity,
-        InitRequest,
-        TransactionFilter,
-        TransactionView,
-    )
-    from goqueue.transactions.transaction import Transaction
+    from goqueue.transactions.messages import Effects, EndRequest, Identity, InitRequest
+    from goqueue.transactions.series import TogetherRequest
+    from goqueue.transactions.settings import TransactionSettings
 
 _log = logging.getLogger(__name__)
 
 _R = TypeVar("_R")
 _I = TypeVar("_I", bound="Identity | None")
-
-TRANSACTIONS_TOPIC: Final = internal_topics.TRANSACTION_STATE
 
 CHECK_S: Final = 1.0
 """Between looks for transactions that took too long, and for ones that could not be ended."""
@@ -60,7 +45,7 @@ CHECK_S: Final = 1.0
 _INIT_TRIES: Final = 3
 
 
-class Transactions:
+class Transactions(TransactionShards):
     """Every transactional id of this broker. Whatever refuses raises `TransactionError`."""
 
     def __init__(
@@ -76,6 +61,7 @@ class Transactions:
         settings: TransactionSettings,
         partition_count: int = TRANSACTIONS_PARTITIONS,
     ) -> None:
+        super().__init__(changes.topics, settings, partition_count, self._new_shard)
         self._state_logs = state_logs
         self._changes = changes
         self._producer_ids = producer_ids
@@ -83,9 +69,6 @@ class Transactions:
         self._executor = executor
         self._ends = ends
         self._measures = measures
-        self.settings = settings
-        self._family = Family(TRANSACTIONS_TOPIC, partition_count, self._new_shard)
-        self._by_producer: dict[int, Transaction] = {}
         self._tasks = PeriodicTasks()
         self._opening = asyncio.Lock()
         self.now_ms = state_logs.clock.now_ms
@@ -114,24 +97,10 @@ class Transactions:
 
     def _new_shard(self, number: int) -> TransactionShard:
         log = self._state_logs.log(TRANSACTIONS_TOPIC, number, SnapshotKind.TRANSACTIONS)
-        return TransactionShard(
-            log, self._new_coordinator, self._by_producer, self.now_ms, self._executor
-        )
-
-    def _new_coordinator(self) -> SeriesCoordinator:
-        return SeriesCoordinator(self.settings, {}, _new_transaction_id)
-
-    def _shard_of(self, transactional_id: str) -> TransactionShard:
-        """The shard of an id. Raises like `_decide`, if there are no ids or another node has it."""
-        shard = self._family.find(series_of(transactional_id))
-        if shard is not None:
-            return shard
-        if TRANSACTIONS_TOPIC not in self._changes.topics.catalogue.by_name:
-            raise UnknownProducerError(f"no producer has been initialised for {transactional_id!r}")
-        raise TransactionCoordinatorUnavailableError("this node does not coordinate it; try again")
+        return TransactionShard(log, self._new_coordinator, self._by_producer, self._executor)
 
     async def _decide(
-        self, transactional_id: str, event: Callable[[SeriesCoordinator, Effects], _R]
+        self, transactional_id: str, event: Callable[[SeriesCoordinator, int, Effects], _R]
     ) -> _R:
         """Let the coordinator of an id decide.
 
@@ -142,11 +111,11 @@ class Transactions:
             TransactionCoordinatorUnavailableError: it may not act for a while.
         """
         shard = self._shard_of(transactional_id)
-        await shard.state.active()
+        await shard.ready()
         result, out = shard.perform(event)
         self._measures.transactions_started.add(out.started)
         await shard.durable()
-        await self._ends.finish(shard, out, self.now_ms)
+        await self._ends.finish(shard, out)
         return result
 
     # --- Producers -------------------------------------------------------------------------------
@@ -157,8 +126,8 @@ class Transactions:
         for _ in range(_INIT_TRIES):
             identity = await self._with_fresh_id(
                 request.transactional_id,
-                lambda core, out, fresh_id: core.init_producer(
-                    request, fresh_id, self.now_ms(), out
+                lambda core, fresh_id, now_ms, out: core.init_producer(
+                    request, fresh_id, now_ms, out
                 ),
             )
             if identity is not None:
@@ -170,17 +139,17 @@ class Transactions:
     async def _with_fresh_id(
         self,
         transactional_id: str,
-        event: Callable[[SeriesCoordinator, Effects, int], _I],
+        event: Callable[[SeriesCoordinator, int, int, Effects], _I],
     ) -> _I:
         """Let the coordinator of an id decide who its producer is; it may use a fresh id."""
         # Before the event, since nothing may be awaited in it; as a rule an id is reserved.
-        state = self._shard_of(transactional_id).state
-        await state.active()
+        shard = self._shard_of(transactional_id)
+        await shard.ready()
         fresh_id = await self._producer_ids.peek()
-        state.check()  # nothing may be awaited from here on, or others get the same id
+        shard.state.check()  # nothing may be awaited from here on, or others get the same id
 
-        def decide(core: SeriesCoordinator, out: Effects) -> _I:
-            identity = event(core, out, fresh_id)
+        def decide(core: SeriesCoordinator, now_ms: int, out: Effects) -> _I:
+            identity = event(core, fresh_id, now_ms, out)
             if identity is not None and identity.producer_id == fresh_id:
                 self._producer_ids.take(fresh_id)
             return identity
@@ -190,20 +159,7 @@ class Transactions:
     def heartbeat(self, transactional_id: str, identity: Identity) -> None:
         """The producer is alive."""
         shard = self._shard_of(transactional_id)
-        shard.perform(lambda core, _: core.heartbeat(transactional_id, identity, self.now_ms()))
-
-    def transactional_id_of(self, producer_id: int) -> str:
-        """Which id a producer was initialised for.
-
-        Raises:
-            UnknownProducerError: none.
-        """
-        transaction = self._by_producer.get(producer_id)
-        if transaction is None:
-            raise UnknownProducerError(
-                f"producer {producer_id} has no transactional id: initialise the producer again"
-            )
-        return transaction.transactional_id
+        shard.perform(lambda core, now_ms, _: core.heartbeat(transactional_id, identity, now_ms))
 
     # --- One transaction -------------------------------------------------------------------------
 
@@ -211,7 +167,7 @@ class Transactions:
         """Open a transaction; returns its id."""
         return await self._decide(
             transactional_id,
-            lambda core, out: core.begin(transactional_id, identity, self.now_ms(), out),
+            lambda core, now_ms, out: core.begin(transactional_id, identity, now_ms, out),
         )
 
     async def add_partitions(
@@ -220,8 +176,8 @@ class Transactions:
         """Let a transaction write to partitions, which exist; opens it if need be."""
         await self._decide(
             transactional_id,
-            lambda core, out: core.add_partitions(
-                transactional_id, identity, partitions, self.now_ms(), out
+            lambda core, now_ms, out: core.add_partitions(
+                transactional_id, identity, partitions, now_ms, out
             ),
         )
 
@@ -237,8 +193,8 @@ class Transactions:
         known = self._by_producer.get(identity.producer_id)
         if known is None or not known.holds(transactional_id, identity, partitions):
             _, out = shard.perform(
-                lambda core, out: core.add_partitions(
-                    transactional_id, identity, partitions, self.now_ms(), out
+                lambda core, now_ms, out: core.add_partitions(
+                    transactional_id, identity, partitions, now_ms, out
                 )
             )
             self._measures.transactions_started.add(out.started)
@@ -255,10 +211,20 @@ class Transactions:
         await self.add_partitions(transactional_id, identity, [place])
 
     async def stage_offsets(
-        self, transactional_id: str, identity: Identity, request: CommitRequest
+        self,
+        transactional_id: str,
+        identity: Identity,
+        request: CommitRequest,
+        *,
+        adds: bool = False,
     ) -> PartitionOutcomes:
-        """Note offsets that count when the transaction commits; the group must be added to it."""
+        """Note offsets that count when the transaction commits.
+
+        The group has been added to it, or is now if the request `adds` it.
+        """
         groups = self._groups
+        if adds:
+            await self.add_offsets(transactional_id, identity, request.group_id)
         place = TopicPartition(OFFSETS_TOPIC, groups.shard_number(request.group_id))
         self.verify(identity, place, transactional_id)
         return await groups.stage(identity.producer_id, request)
@@ -271,21 +237,21 @@ class Transactions:
         """
         await self._decide(
             transactional_id,
-            lambda core, out: core.end(transactional_id, identity, marker, self.now_ms(), out),
+            lambda core, now_ms, out: core.end(transactional_id, identity, marker, now_ms, out),
         )
 
     async def end_and_renew(self, request: EndRequest) -> Identity:
         """Like `end`, and the producer goes on in the next epoch; returns who it is then."""
         return await self._with_fresh_id(
             request.transactional_id,
-            lambda core, out, fresh_id: core.end_and_renew(request, fresh_id, self.now_ms(), out),
+            lambda core, fresh_id, now_ms, out: core.end_and_renew(request, fresh_id, now_ms, out),
         )
 
     async def abort(self, transactional_id: str) -> None:
         """Abort an open transaction for an administrator; its producer is fenced."""
         self.describe(transactional_id)
         await self._decide(
-            transactional_id, lambda core, out: core.abort(transactional_id, self.now_ms(), out)
+            transactional_id, lambda core, now_ms, out: core.abort(transactional_id, now_ms, out)
         )
 
     # --- Many transactions -----------------------------------------------------------------------
@@ -298,14 +264,14 @@ class Transactions:
         """
         await self._ensure_open()
         return await self._decide(
-            request.series, lambda core, out: core.commit_together(request, self.now_ms(), out)
+            request.series, lambda core, now_ms, out: core.commit_together(request, now_ms, out)
         )
 
     async def abort_together(self, request: TogetherRequest) -> None:
         """Abort what a series has open, for a batch that was given up."""
         await self._ensure_open()
         await self._decide(
-            request.series, lambda core, out: core.abort_together(request, self.now_ms(), out)
+            request.series, lambda core, now_ms, out: core.abort_together(request, now_ms, out)
         )
 
     # --- Writing ---------------------------------------------------------------------------------
@@ -334,60 +300,24 @@ class Transactions:
                 f"producer {identity.producer_id} is not the one of {transactional_id!r}"
             )
 
-    # --- Looking ---------------------------------------------------------------------------------
-
-    def describe(self, transactional_id: str) -> TransactionView:
-        """One id. Raises `UnknownTransactionalIdError`, or the refusal if another node has it."""
-        for coordinator in self.coordinators():
-            if transactional_id in coordinator.by_id:
-                return coordinator.describe(transactional_id)
-        if self._family.shards and not (state := self._shard_of(transactional_id).state).is_open:
-            raise state.refusal()
-        return self._new_coordinator().describe(transactional_id)
-
-    def list(self, wanted: TransactionFilter = EVERYTHING) -> list[TransactionView]:
-        """The ids that a filter lets through."""
-        now_ms = self.now_ms()
-        return [line for core in self.coordinators() for line in core.list(wanted, now_ms)]
-
-    def coordinators(self) -> Iterator[SeriesCoordinator]:
-        """Every coordinator that has ids, for reading."""
-        return (shard.coordinator for shard in self._family.opened())
-
-    @property
-    def snapshot_bytes(self) -> int:
-        """The size of the newest snapshots of all coordinators."""
-        return self._family.snapshot_bytes
-
-    @property
-    def records_since_snapshot(self) -> int:
-        """What a start would have to replay."""
-        return sum(shard.state.log.records_since_snapshot for shard in self._family.opened())
-
-    @property
-    def log_bytes(self) -> int:
-        """The size of the logs of all coordinators."""
-        return sum(shard.state.log.partition.size_bytes for shard in self._family.opened())
-
     # --- Time ------------------------------------------------------------------------------------
 
     async def check(self) -> None:
         """Abort what took too long, forget old ids, and end what could not be ended before."""
         for shard in self._family.opened():
-            await shard.state.active()
-            _, out = shard.perform(lambda core, out: core.tick(self.now_ms(), out))
-            for ending in out.endings:
-                _log.info(
-                    "aborting the transaction of %r: transaction timeout", ending.transactional_id
-                )
-            await shard.durable()
-            await self._ends.finish(shard, out, self.now_ms)
-        await self._finish_decided()
+            await self._check(shard)
+
+    async def _check(self, shard: TransactionShard) -> None:
+        await shard.ready()
+        _, out = shard.perform(lambda core, now_ms, out: core.tick(now_ms, out))
+        for ending in out.endings:
+            _log.info(
+                "aborting the transaction of %r: transaction timeout", ending.transactional_id
+            )
+        await shard.durable()
+        await self._ends.finish(shard, out)
+        await self._ends.finish_all(shard)
 
     async def _finish_decided(self) -> None:
         for shard in self._family.opened():
-            await self._ends.finish_all(shard, self.now_ms)
-
-
-def _new_transaction_id(now_ms: int) -> str:
-    return f"txn-{now_ms}-{secrets.token_hex(8)}"
+            await self._ends.finish_all(shard)

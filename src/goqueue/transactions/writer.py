@@ -40,6 +40,18 @@ class TransactionPublished(NamedTuple):
     """They were there already, as the producer's own numbers told."""
 
 
+class TransactionMessages(NamedTuple):
+    """Messages of one topic that are to be published in a transaction."""
+
+    transactional_id: str
+    identity: Identity
+    topic_name: str
+    messages: Sequence[NewMessage]
+    portions: dict[int, list[int]]
+    """Partitions, and which of the messages go there."""
+    misfits: Misfits | None
+
+
 class TransactionWriter:
     """Publishes messages as part of a producer's open transaction."""
 
@@ -83,30 +95,41 @@ class TransactionWriter:
         places = [TopicPartition(topic_name, number) for number in portions]
         for place in places:
             self._topics.catalogue.require(place)
-        transactional_id = self._transactions.transactional_id_of(identity.producer_id)
+        transactional_id = await self._transactions.find_id(identity.producer_id)
         await self._transactions.add_partitions(transactional_id, identity, places)
-        return await self._store(
-            identity, topic_name, messages, portions, misfits, first_sequence=first_sequence
+        known = None if first_sequence is None else dict.fromkeys(portions, first_sequence)
+        asked = TransactionMessages(
+            transactional_id, identity, topic_name, messages, portions, misfits
         )
+        return await self._numbered(asked, known)
+
+    async def _numbered(
+        self, asked: TransactionMessages, sequences: dict[int, int] | None
+    ) -> TransactionPublished:
+        """Store messages under their numbers; without any, they continue what is there."""
+        if sequences is None:
+            sequences = {
+                number: self._next_sequence(
+                    TopicPartition(asked.topic_name, number), asked.identity
+                )
+                for number in asked.portions
+            }
+        return await self._store(asked, sequences)
 
     async def _store(
-        self,
-        identity: Identity,
-        topic_name: str,
-        messages: Sequence[NewMessage],
-        portions: dict[int, list[int]],
-        misfits: Misfits | None,
-        *,
-        first_sequence: int | None,
+        self, asked: TransactionMessages, sequences: dict[int, int]
     ) -> TransactionPublished:
         """Append everything before anything is awaited, so that the numbers are in order."""
+        transactional_id, identity, topic_name, messages, portions, misfits = asked
         under_way = []
         for number, indexes in portions.items():
             chosen = [messages[index]._replace(partition=number) for index in indexes]
-            first = first_sequence
-            if first is None:
-                first = self._next_sequence(TopicPartition(topic_name, number), identity)
-            producer = ProducerSequence(*identity, first, is_transactional=True)
+            producer = ProducerSequence(
+                *identity,
+                sequences[number],
+                is_transactional=True,
+                transactional_id=transactional_id,
+            )
             checked = None if misfits is None else misfits_among(misfits, indexes)
             publishing = self._writer.begin(topic_name, chosen, Acks.ALL, producer, checked=checked)
             under_way.append((indexes, publishing))
@@ -166,8 +189,7 @@ class TransactionOffsets:
             member = self._memberships.member(group_id, member_id, generation)
             self._memberships.check_owner(member, offsets)
             epoch = member.epoch
-        transactional_id = self._transactions.transactional_id_of(identity.producer_id)
-        await self._transactions.add_offsets(transactional_id, identity, group_id)
+        transactional_id = await self._transactions.find_id(identity.producer_id)
         request = CommitRequest(
             group_id=group_id,
             member_id=member_id or "",
@@ -177,4 +199,6 @@ class TransactionOffsets:
                 for place, offset in offsets.items()
             ),
         )
-        return await self._transactions.stage_offsets(transactional_id, identity, request)
+        return await self._transactions.stage_offsets(
+            transactional_id, identity, request, adds=True
+        )

@@ -13,6 +13,7 @@ from goqueue.protocols.http.operations.operation_shapes import Stats
 from goqueue.server.self_signed import CERT_FILE
 from goqueue.server.tls import FOLDER
 from goqueue.testing import Broker
+from support.server import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +35,16 @@ def test_a_certificate_is_checked_and_can_be_trusted(
         assert "secret" in run("topic", "list", "-s", broker.http_url).stdout
         plain = broker.http_url.replace("https", "http")
         assert plain in run("topic", "list", "-s", plain, code=1).stderr
+
+
+def test_of_several_servers_the_first_that_is_there_is_asked(
+    run: Run, goqueue_broker: Broker
+) -> None:
+    away = f"127.0.0.1:{free_port()}"
+    several = f"{away},{goqueue_broker.http_url}"
+    assert goqueue_broker.http_url in run("-s", several, "cluster", "info", "-o", "json").output
+    refused = run("-s", f"{away},{away}", "cluster", "info", code=1)
+    assert f"http://{away} and http://{away}" in refused.output
 
 
 def test_tls_where_none_is_spoken_is_named(run: Run, goqueue_broker: Broker) -> None:

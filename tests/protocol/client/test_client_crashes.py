@@ -16,7 +16,7 @@ from goqueue import Client, ClientSettings
 from goqueue.model.errors import GoQueueError
 from goqueue.model.topic_partition import TopicPartition
 from support.linked import linked, until
-from support.server import ServerProcess, server, start_server
+from support.server import make_server, server, start_server
 
 __all__ = ["server", "start_server"]
 
@@ -255,7 +255,7 @@ def test_members_come_and_go_while_the_broker_is_killed_and_nothing_is_lost(serv
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     """One server for the tests that do not harm it."""
-    process = ServerProcess(tmp_path_factory.mktemp("server") / "data")
+    process = make_server(tmp_path_factory.mktemp("server") / "data")
     process.start()
     yield process
     process.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.server import ServerProcess
+from support.server import make_server
 
 PAGE = Path(__file__).parents[3] / "docs" / "python-client.md"
 EXAMPLES = re.findall(
@@ -19,7 +19,7 @@ EXAMPLES = re.findall(
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
-    server = ServerProcess(tmp_path_factory.mktemp("docs") / "data")
+    server = make_server(tmp_path_factory.mktemp("docs") / "data")
     server.start()
     yield server
     server.close()

@@ -176,3 +176,35 @@ def test_a_commit_with_an_old_epoch_is_tried_again_with_the_newest():
             assert (cluster.committed, consumer.member_epoch) == (5, 2)
 
     faked(scenario)
+
+
+def test_a_producer_goes_on_when_its_leader_is_paused_and_the_cluster_has_replaced_it():
+    async def scenario(client, cluster):
+        await (await client.publish("t", b"0"))
+        cluster.paused.add(0)
+        sent = await client.publish("t", b"1")
+        await until(lambda: (0, ApiKey.PRODUCE) in cluster.asked[-3:])
+        cluster.leader, cluster.leader_epoch = 1, 2
+        async with asyncio.timeout(10):  # of the 30 s that an answer may take
+            await sent
+        assert cluster.stored == [b"0", b"1"]
+
+    faked(scenario)
+
+
+def test_a_member_goes_on_when_its_coordinator_is_paused_and_the_cluster_has_replaced_it():
+    async def scenario(client, cluster):
+        found = []
+        cluster.count = 5
+        async with client.subscribe("g", ["t"], start="earliest") as consumer:
+            reading = asyncio.create_task(collect(consumer, found))
+            await until(lambda: len(found) == 5 or reading.done())
+            cluster.paused.add(0)
+            cluster.leader, cluster.leader_epoch, cluster.coordinator = 1, 2, 1
+            cluster.count = 10
+            async with asyncio.timeout(10):
+                await until(lambda: len(found) == 10 or reading.done())
+            assert found == list(range(10))
+            reading.cancel()
+
+    faked(scenario)

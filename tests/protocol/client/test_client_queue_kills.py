@@ -19,7 +19,7 @@ from goqueue import AsyncClient, Client, ClientSettings
 from goqueue.client.errors import BrokerUnavailableError, ClientClosedError
 from goqueue.model.errors import GoQueueError, ReceiptError, UnknownReceiptError
 from support.pace import TooLateError, unhurried
-from support.server import ServerProcess, server, start_server
+from support.server import make_server, server, start_server
 
 __all__ = ["server", "start_server"]
 
@@ -32,7 +32,7 @@ SETTINGS = ClientSettings(
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     """One server for the tests that do not harm it."""
-    process = ServerProcess(tmp_path_factory.mktemp("server") / "data")
+    process = make_server(tmp_path_factory.mktemp("server") / "data")
     process.start()
     yield process
     process.close()

@@ -13,7 +13,7 @@ from goqueue import Client, ClientSettings
 from goqueue.client.errors import BufferFullError, ClientClosedError
 from goqueue.model.errors import UnknownTopicError
 from goqueue.model.topic_partition import TopicPartition
-from support.server import ServerProcess, server, start_server
+from support.server import make_server, server, start_server
 
 __all__ = ["server", "start_server"]
 
@@ -24,7 +24,7 @@ PATIENT: dict[str, Any] = {"delivery_timeout_ms": 200_000, "call_timeout_ms": 10
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     """One server for the tests that do not harm it."""
-    process = ServerProcess(tmp_path_factory.mktemp("server") / "data")
+    process = make_server(tmp_path_factory.mktemp("server") / "data")
     process.start()
     yield process
     process.close()

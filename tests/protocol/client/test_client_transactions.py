@@ -21,7 +21,7 @@ from goqueue.model.errors import (
 )
 from goqueue.model.topic_partition import TopicPartition
 from support.client_node import run
-from support.server import ServerProcess
+from support.server import make_server
 
 
 async def _values(node, topic="t", partition=0):
@@ -174,7 +174,7 @@ def test_offsets_count_with_the_transaction(tmp_path):
 
 
 def test_programs_without_asyncio_do_the_same(tmp_path):
-    server = ServerProcess(tmp_path / "data").start()
+    server = make_server(tmp_path / "data").start()
     try:
         with Client(server.kafka_address) as client:
             client.topics.create("t", partitions=1)

@@ -21,7 +21,9 @@ def test_a_topic_from_its_making_to_its_end(tmp_path):
     async def scenario(node):
         admin = node.stubs.admin
         made = await admin.CreateTopic(
-            pb.CreateTopicRequest(name="t", partitions=2, settings={"retention.ms": "1000"})
+            pb.CreateTopicRequest(
+                name="t", partitions=2, settings={"retention.ms": "1000"}, replication_factor=1
+            )
         )
         assert (made.name, len(made.partitions)) == ("t", 2)
         assert dict(made.settings) == {"retention.ms": "1000"}
@@ -93,6 +95,10 @@ def test_a_topic_without_a_number_of_partitions_gets_the_default(tmp_path):
             grpc.StatusCode.INVALID_ARGUMENT,
         ),
         (pb.CreateTopicRequest(name="t"), grpc.StatusCode.ALREADY_EXISTS),
+        (
+            pb.CreateTopicRequest(name="n", replication_factor=2),
+            grpc.StatusCode.INVALID_ARGUMENT,
+        ),
     ],
 )
 def test_a_topic_that_cannot_be_made_is_not(tmp_path, request_, code):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.server import HOST, ServerProcess
+from support.server import HOST, ServerProcess, make_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ _MOST_GROWTH_BYTES = 40 << 20
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path / "data").start()
+    process = make_server(tmp_path / "data").start()
     yield process
     process.close()
 

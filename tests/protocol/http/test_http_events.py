@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.http_api import HOST, HttpApi
-from support.server import ServerProcess
+from support.server import ServerProcess, make_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,7 +103,7 @@ def test_what_cannot_be_listened_to_is_refused(api: HttpApi, topics: str) -> Non
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path / "data", "--broker-stop-timeout", "10m").start()
+    process = make_server(tmp_path / "data", "--broker-stop-timeout", "10m").start()
     yield process
     process.close()
 

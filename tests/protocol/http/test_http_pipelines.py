@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from support.http_api import HttpApi
-from support.server import ServerProcess
+from support.server import ServerProcess, make_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ def pipeline(name: Callable[[str], str]) -> str:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path / "data").start()
+    process = make_server(tmp_path / "data").start()
     yield process
     process.close()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.http_api import HttpApi
-from support.server import ServerProcess
+from support.server import ServerProcess, make_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ MESSAGE = json.dumps({"messages": [{"value": "v"}]})
 @pytest.fixture
 def allowing(tmp_path: Path) -> Iterator[ServerProcess]:
     """A server that knows another name and another site."""
-    server = ServerProcess(
+    server = make_server(
         tmp_path / "data",
         "--http-allowed-hosts=broker.example.org,*.cluster.local",
         "--http-allowed-origins=https://app.example.org",

@@ -192,9 +192,11 @@ def test_a_batch_of_another_epoch_is_refused(raw, producer, topic):
     producer.add(topic, 0)
     for epoch in (producer.epoch - 1, producer.epoch + 1):
         batch = producer.batch(b"v", epoch=epoch)
-        assert raw.produce(topic, batch).error_code == ErrorCode.invalid_producer_epoch
+        refused = raw.produce(topic, batch, transactional_id=producer.name)
+        assert refused.error_code == ErrorCode.invalid_producer_epoch
     stranger = make_batch(b"v", attributes=TRANSACTIONAL, producer_id=1 << 40, producer_epoch=0)
-    assert raw.produce(topic, stranger).error_code == ErrorCode.invalid_producer_id_mapping
+    refused = raw.produce(topic, stranger, transactional_id=producer.name)
+    assert refused.error_code == ErrorCode.invalid_producer_id_mapping
 
 
 def test_a_batch_beside_the_open_transaction_of_its_producer_is_refused(raw, producer, topic):
@@ -332,8 +334,10 @@ def test_transactions_are_listed_and_described(raw, producer, topic):
     assert listed(duration_filter=60_000) == ([], [])
     assert listed(2, transactional_id_pattern="tx-.*") == ([(producer.name, "Ongoing")], [])
     assert listed(2, transactional_id_pattern="nothing") == ([], [])
-    answer = raw.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=[producer.name, "absent"])
-    known, unknown = answer.transaction_states
+    known, unknown = (
+        raw.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=[each]).transaction_states[0]
+        for each in (producer.name, "absent")  # each at its own coordinator, in a cluster
+    )
     assert (known.producer_id, known.producer_epoch) == (producer.id, producer.epoch)
     assert known.transaction_timeout_ms == 60_000
     assert known.transaction_start_time_ms > 0

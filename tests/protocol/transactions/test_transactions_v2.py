@@ -9,7 +9,7 @@ from goqueue.wire.kafka.api_keys import ApiKey
 from protocol.raw_kafka import RawKafka, make_batch
 from protocol.transactions.transactional_wire import Producer
 from support.committed import committed
-from support.server import ServerProcess
+from support.server import make_server
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_a_marker_of_an_epoch_that_has_written_is_late(raw, producer, topic):
 
 
 def test_requests_in_a_row_keep_their_order_while_the_first_waits_for_the_disk(tmp_path):
-    server = ServerProcess(tmp_path / "data", "--fsync", "always")
+    server = make_server(tmp_path / "data", "--fsync", "always")
     server.start()
     try:
         with RawKafka(server.kafka_port) as raw:
@@ -234,7 +234,7 @@ def test_requests_in_a_row_keep_their_order_while_the_first_waits_for_the_disk(t
 
 
 def test_a_transaction_goes_on_over_a_kill_of_the_broker(tmp_path):
-    server = ServerProcess(tmp_path / "data")
+    server = make_server(tmp_path / "data")
     server.start()
     try:
         with RawKafka(server.kafka_port) as raw:

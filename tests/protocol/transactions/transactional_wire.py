@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from kio.schema.errors import ErrorCode
 
 from goqueue.records import TRANSACTIONAL
@@ -9,7 +11,9 @@ from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.primitives import Cursor
 from goqueue.wire.kafka.reading import reader_of
 from goqueue.wire.kafka.schemas import schema_of
-from protocol.raw_kafka import RawKafka, make_batch
+from protocol.raw_kafka import MOVED_S, RawKafka, make_batch
+from protocol.raw_routes import MOVED
+from support.server import siblings
 
 
 class Producer:
@@ -67,7 +71,7 @@ class Producer:
         return batch
 
     def send(self, topic, *values):
-        return self.raw.produce(topic, self.batch(*values))
+        return self.raw.produce(topic, self.batch(*values), transactional_id=self.name)
 
     def add_offsets(self, group, version=3, **changes):
         fields = self._fields() | changes
@@ -100,8 +104,17 @@ class Producer:
 
     def produce(self, topic, *values, version=12, **options):
         """Send records that the broker adds to the transaction by itself; the code for them."""
-        self.send_produce(topic, *values, version=version, **options)
-        return self.produced(version)
+        first, deadline = self.sequence, time.monotonic() + MOVED_S
+        while True:
+            self.send_produce(topic, *values, version=version, **options)
+            code = self.produced(version)
+            is_new = (
+                len(siblings(self.raw.port)) > 1 and code == ErrorCode.unknown_topic_or_partition
+            )
+            if (code not in MOVED and not is_new) or time.monotonic() > deadline:
+                return code
+            self.sequence = first  # its leader has not begun yet, in a cluster
+            time.sleep(0.05)
 
     def send_produce(self, topic, *values, partition=0, version=12, topic_id=None, **changes):
         named = {"name": topic} if topic_id is None else {"topic_id": topic_id}
@@ -117,7 +130,7 @@ class Producer:
 
     def produced(self, version=12):
         """The code of the oldest request that has none yet."""
-        _, data = self.raw.answer_bytes()
+        _, data = self.raw.next_sender().answer_bytes()
         schema = schema_of(ApiKey.PRODUCE, version, "response")
         answer = reader_of(schema)(Cursor(data[1:] if schema.has_flexible_header else data))
         return ErrorCode(answer.responses[0].partition_responses[0].error_code)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from goqueue import Client
-from support.server import ServerProcess
+from support.server import make_server
 from support.waiting import eventually
 from support.workers import Tasks, WorkerProcess, address_of
 
@@ -229,7 +229,7 @@ def test_calls_of_a_key_run_in_order_also_when_they_are_retried(make) -> None:
 
 
 def test_a_worker_waits_for_its_broker_and_outlives_it(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path / "data")
+    server = make_server(tmp_path / "data")
     tasks = Tasks("restarts", tmp_path, address_of(server))
     try:
         with WorkerProcess(tasks) as worker:

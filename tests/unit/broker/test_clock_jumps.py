@@ -238,7 +238,7 @@ def test_snapshots_of_delayed_messages_are_due_by_time_that_passes(tmp_path: Pat
             clock.jump(-10 * DAY_MS)
             await _delayed(broker, DAY_MS)
             clock.advance(61_000)
-            keeper = broker.delays.shard.parts.keeper
+            keeper = broker.delays.shard().parts.keeper
             assert keeper.due_in_ms() == 0
 
     asyncio.run(scenario())

@@ -6,10 +6,10 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import pytest
-from grpc import StatusCode, aio
+from grpc import aio
 
 from goqueue.protocols.grpc.listener import GrpcListener, GrpcSettings
+from goqueue.publishing import router
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from support.cluster_brokers import OneOfThree, one_of_three
 from support.grpc_stubs import Stubs
@@ -18,6 +18,8 @@ from support.scenarios import scenario
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
     from pathlib import Path
+
+    import pytest
 
 
 @asynccontextmanager
@@ -35,41 +37,30 @@ async def _done(call: Awaitable[Any]) -> Any:
     return await call
 
 
-async def _refusal(call: Awaitable[Any]) -> str:
-    """The words of a refusal of something that a cluster does not serve."""
-    with pytest.raises(aio.AioRpcError) as caught:
-        await call
-    assert caught.value.code() is StatusCode.UNIMPLEMENTED, caught.value
-    return caught.value.details() or ""
-
-
 @scenario
-async def test_grpc_refuses_what_a_cluster_does_not_serve(tmp_path: Path) -> None:
+async def test_grpc_refuses_delayed_messages_where_no_unit_is_led(tmp_path: Path) -> None:
     async with one_of_three(tmp_path) as made:
         topic = await made.topic("t", (1, 2, 3))
         later = pb.NewMessage(value=b"v", partition=0, delay_ms=60_000)
         publish = pb.PublishRequest(topic="t", messages=[later])
-        tx = pb.InitTransactionalProducerRequest(transactional_id="tx")
         async with _stubs(made) as stubs:
-            for call in (
-                stubs.transactions.InitProducer(tx),
-                stubs.acks.Ack(pb.AckRequest(receipt_handle="r")),
-                stubs.acks.BatchAck(pb.BatchAckRequest(receipt_handles=["r"])),
-            ):
-                assert "not yet in a cluster" in await _refusal(call)
             (result,) = (await stubs.publish.Publish(publish)).results
-            assert result.error.name == "NotInClusterError", "as all refusals of single messages"
+            assert (result.error.name, result.error.retriable) == ("DelaysUnavailableError", True)
         assert [each.log_end for each in made.broker.partitions.of_topic(topic)] == [0]
 
 
 @scenario
-async def test_grpc_says_which_node_leads_a_partition(tmp_path: Path) -> None:
+async def test_grpc_says_that_the_leader_of_a_partition_cannot_be_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(router, "PATIENCE_S", 0.1)
     async with one_of_three(tmp_path) as made:
         topic = await made.topic("t", (2, 1, 3), (1, 2, 3))
         async with _stubs(made) as stubs:
             message = pb.NewMessage(value=b"v", partition=0)
             request = pb.PublishRequest(topic="t", messages=[message])
-            assert "led by node 2" in await _refusal(stubs.publish.Publish(request))
+            (result,) = (await stubs.publish.Publish(request)).results
+            assert (result.error.name, result.error.retriable) == ("PeerUnavailableError", True)
             assert [each.log_end for each in made.broker.partitions.of_topic(topic)] == [0, 0]
             request.messages[0].partition = 1
             async with made.committing("t"):

@@ -90,7 +90,7 @@ async def test_reads_of_groups_begin_again_when_what_they_saw_is_lost(tmp_path: 
         record = PartitionRecord((1, 2, 3), (2, 3), 2, 1)
         await made.place(topic, 0, record)
         status, answer = await asking
-        assert (status, answer["code"]) == (501, "not_in_cluster"), answer
+        assert (status, answer["code"]) == (503, "not_coordinator"), answer
         await asyncio.gather(committing, return_exceptions=True)
 
 

@@ -181,7 +181,7 @@ class Delays(Family):
         for _ in range(3):
             await broker.delays.deliver_due()
             clock.advance(2000)
-        broker.delays.shard.parts.book.check_invariants()
+        broker.delays.shard().parts.book.check_invariants()
         came = [int(record.value) for record in await read_all(broker, "t")]
         assert len(came) == len(set(came)), "twice"
         assert broker.delays.stats().pending == 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.delays.slots import HEADER, SlotFiles
+from goqueue.delays.due.slots import HEADER, SlotFiles
 from goqueue.metrics import names
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.damage import DamageKind
@@ -39,7 +39,7 @@ async def fill(broker: Broker, clock: ManualClock, first: int = 0) -> None:
     ]
     await broker.writer.publish("t", new)
     await broker.delays.deliver_due()
-    await broker.delays.shard.parts.keeper.save()
+    await broker.delays.shard().parts.keeper.save()
 
 
 async def delivered(broker: Broker, clock: ManualClock) -> list[bytes]:
@@ -146,7 +146,7 @@ def test_one_bad_bit_in_the_log_or_the_state_of_delays_costs_only_its_batch(
                     clock.advance(1500)
                     await broker.delays.deliver_due()
                 if number in {3, 5}:
-                    await broker.delays.shard.parts.keeper.save()
+                    await broker.delays.shard().parts.keeper.save()
         everything = {b"%d.%d" % (number, at) for number in range(8) for at in (1, 2)}
         for topic in ("__delayed", "__delay_state"):
             for copy, batch in damaged_copies(folder, topic, memory_path):
@@ -160,8 +160,8 @@ def test_one_bad_bit_in_the_log_or_the_state_of_delays_costs_only_its_batch(
                             broker.partitions.partition(TopicPartition("t", 0))
                         ).flusher.checkpoint()
                     await broker.delays.deliver_due()
-                    assert broker.delays.shard.parts.book.intents == {}
-                    broker.delays.shard.parts.book.check_invariants()
+                    assert broker.delays.shard().parts.book.intents == {}
+                    broker.delays.shard().parts.book.check_invariants()
                     came = {record.value for record in await read_all(broker, "t")}
                     lost = {r.value for r in batch.records} if topic == "__delayed" else set()
                     assert came >= everything - lost

@@ -74,7 +74,7 @@ def play(stage, scenario, **options):
         async with stage.broker(**options) as broker:
             await broker.create_topic("t", 1)
             await scenario(broker)
-            broker.delays.shard.parts.book.check_invariants()
+            broker.delays.shard().parts.book.check_invariants()
 
     asyncio.run(main())
 
@@ -393,13 +393,13 @@ def test_what_waits_for_a_deleted_topic_never_comes_to_another_of_its_name(stage
         await broker.create_topic("other", 1)
         await stage.publish(broker, (b"kept", 1000), topic="other")
         await broker.delete_topic("t")
-        await asyncio.gather(*broker.delays.shard._aside)
+        await asyncio.gather(*broker.delays.shard()._aside)
         await broker.create_topic("t", 1)
         if not restarts:
             await second(broker)
 
     async def second(broker):
-        await asyncio.gather(*broker.delays.shard._aside)
+        await asyncio.gather(*broker.delays.shard()._aside)
         stats = broker.delays.stats()
         assert (stats.expired, dict(stats.pending_by_topic)) == (2, {"other": 1})
         await stage.later(broker, 2 * DAY_MS)
@@ -444,7 +444,7 @@ def test_a_restart_forgets_nothing_and_repeats_nothing(stage, clean):
                 assert await stage.later(broker, delays[place] - elapsed_ms - 1) == 0
                 assert await stage.later(broker, 1) == 1
                 assert await values(broker) == [b"%d" % ms for ms in delays[: place + 1]]
-                broker.delays.shard.parts.book.check_invariants()
+                broker.delays.shard().parts.book.check_invariants()
 
     asyncio.run(main())
 
@@ -471,11 +471,11 @@ def test_snapshots_and_slots_carry_what_the_logs_need_not(stage):
             for number in range(6):
                 await stage.publish(broker, (b"%d" % number, 1000 + number * 20_000_000))
                 await broker.delays.deliver_due()
-                await broker.delays.shard.parts.keeper.save()
-            assert len(broker.delays.shard.parts.index.unsaved) == 0
+                await broker.delays.shard().parts.keeper.save()
+            assert len(broker.delays.shard().parts.index.unsaved) == 0
         for number in range(6):
             async with stage.broker(clean=False) as broker:
-                parts = broker.delays.shard.parts
+                parts = broker.delays.shard().parts
                 assert len(parts.index.unsaved) == 0
                 due_ms = START_MS + 1000 + number * 20_000_000
                 assert await stage.later(broker, due_ms - stage.clock.now_ms() - 1) == 0
@@ -484,7 +484,7 @@ def test_snapshots_and_slots_carry_what_the_logs_need_not(stage):
         async with stage.broker() as broker:
             assert await values(broker) == [b"%d" % number for number in range(6)]
             stage.clock.advance(20_000_000)
-            await broker.delays.shard.parts.keeper.save()
+            await broker.delays.shard().parts.keeper.save()
         assert list((stage.folder / "delay-slots").iterdir()) == []
 
     asyncio.run(main())
@@ -492,7 +492,7 @@ def test_snapshots_and_slots_carry_what_the_logs_need_not(stage):
 
 def test_the_logs_of_what_has_gone_are_trimmed(stage):
     async def scenario(broker):
-        parts = broker.delays.shard.parts
+        parts = broker.delays.shard().parts
         partition = broker.partitions.partition(TopicPartition(DELAYED_TOPIC, 0))
         disk_log(partition).configure(disk_log(partition).config.__class__(segment_bytes=20_000))
         await broker.delays.deliver_due()

@@ -48,7 +48,7 @@ class Machine:
             await broker.start()
             yield broker
         finally:
-            broker.delays.shard._is_stopping = True  # nobody is left to wake it
+            broker.delays.shard()._is_stopping = True  # nobody is left to wake it
             others = [task for task in asyncio.all_tasks() if task not in self.mine]
             for task in others:
                 task.cancel()
@@ -88,7 +88,7 @@ class Machine:
             await broker.delays.deliver_due()
             await broker.delays.deliver_due()
             if self.rng.random() < 0.3:
-                await broker.delays.shard.parts.keeper.save()
+                await broker.delays.shard().parts.keeper.save()
 
     async def judge(self, broker, *, cut):
         self.clock.advance(60_000)
@@ -97,7 +97,7 @@ class Machine:
             self.clock.advance(2000)
         await disk_log(broker.partitions.partition(TopicPartition("t", 0))).flusher.checkpoint()
         await broker.delays.deliver_due()
-        broker.delays.shard.parts.book.check_invariants()
+        broker.delays.shard().parts.book.check_invariants()
         records = await read_all(broker, "t")
         came = [record.value for record in records]
         assert len(came) == len(set(came)), "twice"
@@ -109,7 +109,7 @@ class Machine:
         if self.policy == "always" or not cut:
             assert set(came) >= self.acknowledged.keys() - self.doubtful, "lost"
         assert broker.delays.stats().pending == 0
-        assert broker.delays.shard.parts.book.intents == {}
+        assert broker.delays.shard().parts.book.intents == {}
 
 
 async def _play(folder, seed, policy, step):

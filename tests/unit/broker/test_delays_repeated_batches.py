@@ -37,7 +37,7 @@ async def broker_on(folder, disk, clock):
         await broker.start()
         yield broker
     finally:
-        broker.delays.shard._is_stopping = True  # nobody is left to wake it
+        broker.delays.shard()._is_stopping = True  # nobody is left to wake it
         others = [task for task in asyncio.all_tasks() if task not in mine]
         for task in others:
             task.cancel()
@@ -76,7 +76,7 @@ async def judge(broker, clock, count):
     await disk_log(broker.partitions.partition(PLACE)).flusher.checkpoint()
     came = sorted(record.value for record in await read_all(broker, "t"))
     assert came == sorted(b"%d.%d" % (number, at) for number in range(count) for at in range(4))
-    broker.delays.shard.parts.book.check_invariants()
+    broker.delays.shard().parts.book.check_invariants()
 
 
 async def _create(broker, policy):
@@ -155,7 +155,7 @@ def test_a_batch_that_is_repeated_after_a_kill_is_not_stored_again(memory_path):
                 await send(broker, number, due_ms)
         disk.kill()
         async with broker_on(memory_path, disk, clock) as broker:
-            broker.delays.shard.parts.repeats._seen.clear()  # as though they were further back
+            broker.delays.shard().parts.repeats._seen.clear()  # as though they were further back
             for number in range(3):
                 await send(broker, number, due_ms)
             await judge(broker, clock, 3)

@@ -158,7 +158,8 @@ def test_a_lane_has_the_rate_of_the_last_minute(node: Node) -> None:
     assert node.history.lanes_per_s(group) is None
     node.step()
     lanes, source = LaneIndex(), (uuid4(), 0)
-    group.apply(source, Opened(0), lanes)
+    group.apply(source, Opened(0))
+    group.queues[source].follow(lanes)
     lanes.note(0, bytes([Priority.NORMAL]) * 50)
     group.reserve("m", [Source(source, 50)], 50, 0)
     node.step()

@@ -28,7 +28,7 @@ from goqueue.queues import shard
 from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.delivery.settings import Mode, QueueSettings
-from goqueue.queues.service import QUEUE_TOPIC
+from goqueue.queues.shards import QUEUE_TOPIC
 from goqueue.records import Record, encode, peek
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock

@@ -14,8 +14,8 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.queues import entries as queue_entries
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.settings import QueueSettings
-from goqueue.queues.service import QUEUE_TOPIC
 from goqueue.queues.shard import QueueShard
+from goqueue.queues.shards import QUEUE_TOPIC
 from goqueue.state import change_log
 from goqueue.storage.snapshot_kinds import SnapshotKind
 from support.brokers import publish, running_broker
@@ -75,13 +75,12 @@ async def rebuilt(broker: Broker) -> dict[str, Any]:
     lost: list[str] = []
     shard = QueueShard(
         log,
-        broker.queues._source,
-        broker.queues.now_ms,
         broker.executor,
         on_lost=lost.append,
         on_change=lambda _: None,
         on_timeout=lambda *_: None,
         on_gone=lambda *_: None,
+        on_loaded=lambda _: None,
     )
     await shard.state.open(log.partition.leader_epoch)
     assert lost == []

@@ -9,7 +9,7 @@ from goqueue.model.errors import ReceiptError, UnknownReceiptError
 from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.delivery.settings import QueueSettings
-from goqueue.queues.service import QUEUE_TOPIC
+from goqueue.queues.shards import QUEUE_TOPIC
 from support.brokers import publish, running_broker
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from goqueue.queues.dead_letters.redrive import _MAX_KEPT
 from goqueue.queues.dead_letters.redrive_engine import RedriveRequest, RedriveState
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.group import REDRIVE_GROUP
-from goqueue.queues.service import QUEUE_TOPIC
+from goqueue.queues.shards import QUEUE_TOPIC
 from goqueue.records import Record, peek
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock

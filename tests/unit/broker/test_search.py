@@ -100,8 +100,7 @@ async def look_on(
     pages = 0
     while spans or not pages:
         found = await Search(
-            broker.partitions,
-            broker.executor,
+            broker.looks,
             broker.clock,
             wanted,
             limit,
@@ -178,17 +177,14 @@ def test_a_look_at_the_newest_reads_a_little_however_much_there_is(tmp_path: Pat
                 publish(broker, "t", *values[:500])
             for _ in range(3000):
                 publish(broker, "t", b"y" * 100)
-            reading = Search(
-                broker.partitions, broker.executor, broker.clock, Wanted(), 50, newest_first=True
-            )
+            reading = Search(broker.looks, broker.clock, Wanted(), 50, newest_first=True)
             found = await reading.run("t", await broker.time_ranges.spans("t", None, None))
             assert [each.record.offset for each in found.hits] == list(range(12_999, 12_949, -1))
             assert reading._read_bytes < 40_000
             assert found.scanned < 300
 
             rare = Search(
-                broker.partitions,
-                broker.executor,
+                broker.looks,
                 broker.clock,
                 Wanted(text=b"nowhere"),
                 50,
@@ -230,9 +226,9 @@ def test_large_messages_fill_an_answer_sooner(
             for _ in range(8):
                 publish(broker, "t", b"x" * 500_000)
             spans: Any = await broker.time_ranges.spans("t", None, None)
-            found = await Search(
-                broker.partitions, broker.executor, broker.clock, Wanted(), 50, newest_first=True
-            ).run("t", spans)
+            found = await Search(broker.looks, broker.clock, Wanted(), 50, newest_first=True).run(
+                "t", spans
+            )
             assert [each.record.offset for each in found.hits] == [7, 6]
             hits, _ = await look_on(broker, "t", Wanted(), 50, newest_first=True)
             assert [each.record.offset for each in hits] == list(range(7, -1, -1))

@@ -21,7 +21,7 @@ from goqueue.queues.delivery.decisions import Verdict
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.queues.members import QueueMember
-from goqueue.queues.service import QUEUE_PARTITIONS
+from goqueue.queues.shards import QUEUE_PARTITIONS
 from goqueue.queues.share.acknowledging import AcknowledgedOffsets, ShareAcks
 from goqueue.queues.share.members import ShareHeartbeat, ShareMembers
 from support.brokers import publish, running_broker
@@ -66,9 +66,10 @@ async def say(
     member: str,
     *acknowledged: tuple[int, int, Verdict],
     place: TopicPartition = PLACE,
+    in_doubt: bool = False,
 ) -> Exception | None:
     said = {place: [AcknowledgedOffsets(*each) for each in acknowledged]}
-    return (await ShareAcks(broker).acknowledge("g", member, said))[place]
+    return (await ShareAcks(broker).acknowledge("g", member, said, in_doubt=in_doubt))[place]
 
 
 def queue_of(broker: Broker) -> PartitionQueue:
@@ -207,5 +208,79 @@ def test_nobody_works_off_the_brokers_own_topics(tmp_path: Path) -> None:
             with pytest.raises(InternalTopicError):
                 await broker.queue_members.join("g", ["__consumer_offsets"], QueueSettings())
             assert broker.queues.find("g") is None
+
+    asyncio.run(scenario())
+
+
+# --- Sent again, because the answer was lost ------------------------------------------------------
+
+
+@pytest.mark.parametrize("verdict", [ACK, RELEASE, REJECT])
+def test_a_verdict_that_was_stored_counts_when_it_is_sent_again(
+    tmp_path: Path, verdict: Verdict
+) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await group_of(broker, 6, "a", "b")
+            await take(broker, "a", 4)
+            assert await say(broker, "a", (1, 3, verdict)) is None
+            before = states(broker, 6)
+            assert await say(broker, "a", (1, 3, verdict), in_doubt=True) is None
+            assert states(broker, 6) == before
+            assert isinstance(await say(broker, "a", (1, 3, verdict)), ForeignReceiptError)
+
+    asyncio.run(scenario())
+
+
+def test_a_verdict_that_was_not_stored_is_taken_when_it_is_sent_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await group_of(broker, 4, "a")
+            await take(broker, "a", 4)
+            assert await say(broker, "a", (0, 2, ACK), in_doubt=True) is None
+            assert states(broker, 4) == "SSSI"
+
+    asyncio.run(scenario())
+
+
+def test_an_ack_in_doubt_does_not_count_for_a_message_that_somebody_else_has(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await group_of(broker, 4, "a", "b")
+            await take(broker, "a", 4)
+            await ShareMembers(broker).release("g", "a")
+            await take(broker, "b", 4)
+            refused = await say(broker, "a", (0, 2, ACK), in_doubt=True)
+            assert isinstance(refused, ForeignReceiptError)
+            assert states(broker, 4) == "IIII"
+            assert await say(broker, "a", (0, 2, RELEASE), in_doubt=True) is None
+            assert states(broker, 4) == "IIII"  # and stays with whom it is now
+
+    asyncio.run(scenario())
+
+
+def test_a_session_that_ends_gives_back_what_it_had_of_its_partitions(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            for name in ("t", "u"):
+                await broker.create_topic(name, 1)
+                publish(broker, name, b"x")
+            await broker.queues.open("g", QueueSettings())
+            await broker.deliverer.acquire(
+                QueueMember("g", "a", Mode.SHARED),
+                [PLACE, TopicPartition("u", 0)],
+                limit=10,
+                max_wait_ms=0,
+                max_bytes=1 << 20,
+                grant=lambda wanted: wanted,
+            )
+            group = broker.queues.group("g")
+            assert group.unacked == {"a": 2}
+            key = broker.queues.key(TopicPartition("u", 0))
+            await ShareMembers(broker).release("g", "a", [key])
+            assert group.unacked == {"a": 1}
+            assert group.queues[key].window.state(0) is MessageState.AVAILABLE
 
     asyncio.run(scenario())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +9,8 @@ import pytest
 from goqueue.broker.unserved import Unserved
 from goqueue.model.delivery import DELIVER_AT_HEADER
 from goqueue.model.errors import NotInClusterError
-from goqueue.records import TRANSACTIONAL, Record, encode
+from goqueue.publishing import router
+from goqueue.records import Record, encode
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 from support.cluster_api import NodeApi
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REFUSED = ErrorCode.unsupported_version
-TX = {"transactional_id": "tx", "producer_id": 1, "producer_epoch": 0}
-MEMBER = {"group_id": "g", "member_id": "m"}
 
 
 def test_a_service_that_is_not_served_refuses_all_but_what_has_an_answer() -> None:
@@ -50,52 +48,6 @@ def _codes(found: Any) -> set[ErrorCode]:
 
 
 REQUESTS: list[tuple[ApiKey, int, dict[str, Any]]] = [
-    (
-        ApiKey.INIT_PRODUCER_ID,
-        4,
-        {**TX, "transaction_timeout": 1000, "producer_id": -1, "producer_epoch": -1},
-    ),
-    (
-        ApiKey.ADD_PARTITIONS_TO_TXN,
-        3,
-        {
-            "v3_and_below_transactional_id": "tx",
-            "v3_and_below_producer_id": 1,
-            "v3_and_below_producer_epoch": 0,
-            "v3_and_below_topics": [{"name": "t", "partitions": [0]}],
-        },
-    ),
-    (ApiKey.ADD_OFFSETS_TO_TXN, 3, {**TX, "group_id": "g"}),
-    (ApiKey.END_TXN, 3, {**TX, "committed": True}),
-    (
-        ApiKey.TXN_OFFSET_COMMIT,
-        3,
-        {
-            **TX,
-            "group_id": "g",
-            "generation_id": -1,
-            "member_id": "",
-            "group_instance_id": None,
-            "topics": [
-                {
-                    "name": "t",
-                    "partitions": [
-                        {
-                            "partition_index": 0,
-                            "committed_offset": 1,
-                            "committed_leader_epoch": -1,
-                            "committed_metadata": "",
-                        }
-                    ],
-                }
-            ],
-        },
-    ),
-    (
-        ApiKey.SHARE_GROUP_HEARTBEAT,
-        1,
-        {**MEMBER, "member_epoch": 0, "rack_id": None, "subscribed_topic_names": ["t"]},
-    ),
     (
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
         1,
@@ -132,60 +84,33 @@ async def _produce(made: OneOfThree, batch: bytes | bytearray) -> ErrorCode:
 
 
 @scenario
-async def test_batches_of_what_is_not_served_are_refused_and_not_stored(tmp_path: Path) -> None:
+async def test_delayed_messages_are_refused_for_now_where_no_unit_is_led(tmp_path: Path) -> None:
     async with one_of_three(tmp_path) as made:
         topic = await made.topic("t", (1, 2, 3), **{"goqueue.kafka.headers": "true"})
         (partition,) = made.broker.partitions.of_topic(topic)
-        record = Record(0, 1, b"k", b"v")
-        transactional = encode(
-            [record], producer_id=1, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL
-        )
-        assert await _produce(made, transactional) is REFUSED
         due = str(made.broker.clock.now_ms() + 60_000).encode()
         delayed = encode([Record(0, 1, b"k", b"v", ((DELIVER_AT_HEADER, due),))])
-        assert await _produce(made, delayed) is REFUSED
-        await made.broker.configure_topic("t", {"goqueue.schema.validation": "id"})
-        assert await _produce(made, encode([record])) is REFUSED
+        assert await _produce(made, delayed) is ErrorCode.request_timed_out
         assert partition.log_end == 0
 
 
 @scenario
-async def test_http_refuses_what_a_cluster_does_not_serve(tmp_path: Path) -> None:
+async def test_http_stores_what_is_led_here_and_says_what_had_no_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(router, "PATIENCE_S", 0.1)
     async with one_of_three(tmp_path) as made:
-        await made.topic("t", (1, 2, 3))
-        api = NodeApi(made)
-        for method, path, body in (
-            ("GET", "/transactions", None),
-            ("GET", "/dlq", None),
-            ("GET", "/topics/t/delayed", None),
-            ("GET", "/pipelines", None),
-            ("POST", "/groups/g/join", {"topics": ["t"]}),
-            ("POST", "/messages/ack", {"receipt_handle": "x"}),
-        ):
-            status, answer = await api.ask(method, path, body)
-            assert (status, answer["code"]) == (501, "not_in_cluster"), path
-        status, answer = await api.ask("GET", "/subjects")
-        assert (status, answer["error_code"]) == (501, 501), "in the words of its own clients"
-
-
-@scenario
-async def test_http_publishes_what_is_led_here_and_refuses_the_rest_whole(tmp_path: Path) -> None:
-    async with one_of_three(tmp_path) as made:
-        topic = await made.topic("t", (1, 2, 3), (2, 1, 3))
+        await made.topic("t", (1, 2, 3), (2, 1, 3))
         api = NodeApi(made)
         here, there = {"value": "a", "partition": 0}, {"value": "b", "partition": 1}
-        status, answer = await api.ask("POST", "/topics/t/messages", {"messages": [here, there]})
-        assert (status, answer["code"]) == (501, "not_in_cluster")
-        assert "led by node 2" in answer["detail"]
-        partition = made.broker.partitions.of_topic(topic)[0]
-        assert partition.log_end == 0, "all of a request is stored or nothing"
-        asking = asyncio.ensure_future(api.ask("POST", "/topics/t/messages", {"messages": [here]}))
-        while partition.log_end == 0:  # noqa: ASYNC110 - in the same loop
-            await asyncio.sleep(0)
-        made.commit_all("t")
-        status, answer = await asking
+        async with made.committing("t"):
+            status, answer = await api.ask(
+                "POST", "/topics/t/messages", {"messages": [here, there]}
+            )
         assert status == 200, answer
-        assert partition.log_end == 1
+        stored, refused = answer["results"]
+        assert (stored["status"], stored["offset"]) == (200, 0)
+        assert (refused["status"], refused["retriable"]) == (503, True)
 
 
 @scenario

@@ -109,6 +109,13 @@ def test_what_is_no_server_is_refused_with_an_example(server: str) -> None:
         resolve(FILE, {}, server=server)
 
 
+def test_a_cluster_is_several_servers() -> None:
+    target = resolve(Contexts(), {}, server="h1:8080, https://h2:8443/,h3:8080")
+    assert target.servers == ["http://h1:8080", "https://h2:8443", "http://h3:8080"]
+    with pytest.raises(UsageError, match="is no server"):
+        resolve(Contexts(), {}, server="h1:8080,,h3:8080")
+
+
 def test_without_a_file_there_is_one_context_for_this_machine(tmp_path: Path) -> None:
     target = resolve(contexts.load(tmp_path / "none.yaml"), {})
     assert (target.server, target.source) == ("http://localhost:8080", "context local")

@@ -30,7 +30,7 @@ from goqueue.client.sync.administration import Administration
 from goqueue.client.sync.blocking import Blocking
 from goqueue.model.errors import NotLeaderError, OffsetOutOfRangeError
 from goqueue.protocols.http.groups import group_shapes, queue_settings_shapes
-from goqueue.protocols.http.operations import admin, operation_shapes, trace_shapes
+from goqueue.protocols.http.operations import admin_shapes, operation_shapes, trace_shapes
 from goqueue.protocols.http.queues import (
     dead_letter_shapes,
     delayed_shapes,
@@ -106,7 +106,7 @@ SHAPES = {
     schemas.Compatibility: schema_shapes.Verdict,
     schemas.RegistryStats: schema_shapes.RegistryStats,
     topics.TopicSetting: topic_shapes.SettingInfo,
-    topics.Compaction: admin.CompactedPartition,
+    topics.Compaction: admin_shapes.CompactedPartition,
     traces.Span: trace_shapes.SpanOut,
     traces.TraceSummary: trace_shapes.TraceSummary,
     traces.Trace: trace_shapes.TraceOut,
@@ -125,6 +125,7 @@ def test_the_client_knows_every_field_that_the_server_answers(ours, theirs):
     here, there = named(ours), named(theirs)
     encodings = {name for name in there if name.endswith("encoding")}
     left_out = {name for kind, name in LEFT_OUT if kind is ours}
+    left_out |= there.keys() & {"unanswered"}  # lists and totals hide it: a warning is logged
     assert there.keys() - here.keys() == encodings | left_out
     assert here.keys() <= there.keys()
 

@@ -6,8 +6,8 @@ import itertools
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
-from goqueue.cluster.etcd_client import Timing
-from goqueue.cluster.etcd_store import EtcdMetadataStore
+from goqueue.cluster.etcd.client import Timing
+from goqueue.cluster.etcd.store import EtcdMetadataStore
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.runtime.disk import SystemDisk
 from support.clocks import ManualClock

@@ -20,6 +20,7 @@ from goqueue.cluster.records import (
     PartitionRecord,
     decode,
 )
+from goqueue.cluster.suspicion import RETURN_S
 from support.cluster_views import KEY, ViewMaker, tokens
 
 if TYPE_CHECKING:
@@ -207,13 +208,45 @@ def test_a_recovery_needs_the_answer_of_every_replica() -> None:
     maker = ViewMaker(1, 2, 3)
     maker.partition((3,), None, struck=(1, 2, 3))
     core = controlling(maker)
-    assert list(core.recoverable(maker.view)) == [KEY]
-    ends = {1: LogEnd(0, 5), 2: LogEnd(0, 7)}
-    assert core.recover(KEY, ends, maker.view, 0.0) is None
-    proposal = core.recover(KEY, {**ends, 3: LogEnd(0, 6)}, maker.view, 0.0)
+    (inquiry,) = core.inquiries(maker.view)
+    assert inquiry.key == KEY
+    assert inquiry.nodes == (1, 2, 3)
+    ends = {1: _end(maker, 1, 5), 2: _end(maker, 2, 7)}
+    assert core.recover(inquiry, ends, maker.view, 0.0) is None
+    proposal = core.recover(inquiry, {**ends, 3: _end(maker, 3, 6)}, maker.view, 0.0)
     assert proposal is not None
     store(maker, proposal)
     assert maker.view.partitions[KEY].value.leader == 2
+
+
+def _end(maker: ViewMaker, node_id: int, end: int) -> LogEnd:
+    """The answer of a node as it is registered now."""
+    return LogEnd(0, end, 0, maker.view.nodes[node_id].incarnation)
+
+
+def test_a_node_that_was_started_after_its_answer_is_asked_again() -> None:
+    maker = ViewMaker(1, 2, 3)
+    maker.partition((3,), None, struck=(1, 2, 3))
+    core = controlling(maker)
+    (inquiry,) = core.inquiries(maker.view)
+    ends = {each: _end(maker, each, 5 + each) for each in (1, 2, 3)}
+    maker.node(3)  # it lost power and is back, with less
+    assert core.recover(inquiry, ends, maker.view, 0.0) is None
+    ends[3] = _end(maker, 3, 2)
+    proposal = core.recover(inquiry, ends, maker.view, 0.0)
+    assert proposal is not None
+    store(maker, proposal)
+    assert maker.view.partitions[KEY].value.leader == 2
+
+
+def test_answers_about_a_record_that_has_changed_since_choose_nobody() -> None:
+    maker = ViewMaker(1, 2, 3)
+    maker.partition((3,), None, struck=(1, 2, 3))
+    core = controlling(maker)
+    (inquiry,) = core.inquiries(maker.view)
+    ends = {each: _end(maker, each, 5) for each in (1, 2, 3)}
+    maker.partition((3,), None, struck=(1, 2, 3))  # somebody led in between
+    assert core.recover(inquiry, ends, maker.view, 0.0) is None
 
 
 def test_leaders_go_back_to_preferred_replicas_a_tenth_at_a_time() -> None:
@@ -270,3 +303,37 @@ def test_records_beyond_the_partitions_of_a_topic_are_swept_the_first_ones_first
 def test_a_node_that_is_not_registered_does_not_take_over() -> None:
     maker = ViewMaker(2, 3)
     assert ControllerCore(1, tokens()).take(maker.view, 1, 0.0) is None
+
+
+def test_a_leader_that_is_heard_without_a_session_has_a_while_to_register_again() -> None:
+    maker = ViewMaker(1, 2, 3)
+    maker.partition((1, 2, 3), 2)
+    core = controlling(maker)
+    incarnation = maker.view.nodes[2].incarnation
+    maker.gone(2)
+    assert core.decide(maker.view, 0.0, lapsed={2}) == []
+    assert core.decide(maker.view, RETURN_S - 0.1, lapsed={2}) == []
+    maker.node(2, incarnation=incarnation)
+    assert core.decide(maker.view, RETURN_S - 0.05) == []
+    maker.gone(2)
+    assert core.decide(maker.view, RETURN_S, lapsed={2}) == []
+    (election,) = core.decide(maker.view, 2 * RETURN_S, lapsed={2})
+    assert election.purpose == "elect"
+
+
+def test_a_leader_without_a_session_is_replaced_when_it_is_not_heard_or_comes_back_as_another() -> (
+    None
+):
+    maker = ViewMaker(1, 2, 3)
+    maker.partition((1, 2, 3), 2)
+    core = controlling(maker)
+    maker.gone(2)
+    assert core.decide(maker.view, 0.0, lapsed={2}) == []
+    (election,) = core.decide(maker.view, 0.1)
+    assert election.purpose == "elect"
+    core.unknown(election)
+    other = controlling(maker, 3)
+    assert other.decide(maker.view, 0.2, lapsed={2}) == []
+    maker.node(2)
+    (election,) = other.decide(maker.view, 0.3)
+    assert election.purpose == "elect"

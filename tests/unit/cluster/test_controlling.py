@@ -10,8 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from goqueue.cluster.elections import LogEnd
-from goqueue.cluster.metadata import Delete, Put, Revision
+from goqueue.cluster.metadata import Conflict, Delete, Put, Revision
 from goqueue.cluster.records import (
+    CONTROLLER,
     Fence,
     NodeAddress,
     NodeRecord,
@@ -39,10 +40,17 @@ from support.scenarios import scenario
 from support.server import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
+    from goqueue.cluster.metadata import Condition, Operation, TransactionResult
+    from goqueue.server.cluster.recovering import LogEnds
+
 INTERNAL = {"__consumer_offsets": 3}
+
+
+async def _no_ends(node_id: int, keys: Sequence[PartitionKey]) -> dict[PartitionKey, LogEnd]:
+    return {}
 
 
 class _Node:
@@ -69,7 +77,14 @@ class _Node:
             clock=clock,
             size=3,
             internal_topics=INTERNAL,
+            ask=self._ends,
         )
+        self.ends: LogEnds = _no_ends
+
+    async def _ends(
+        self, node_id: int, keys: Sequence[PartitionKey]
+    ) -> Mapping[PartitionKey, LogEnd]:
+        return await self.ends(node_id, keys)
 
     def address_parts(self) -> tuple[str, int]:
         return self.address.host, self.address.port
@@ -218,13 +233,69 @@ async def test_no_record_is_swept_while_a_topic_is_not_understood(memory_folder:
 
 
 @scenario
-async def test_a_lapsed_session_is_followed_by_another_incarnation(memory_folder: Path) -> None:
+async def test_a_lapsed_session_is_followed_by_another_in_the_same_incarnation(
+    memory_folder: Path,
+) -> None:
     async with cluster(memory_folder, 1) as (one,):
         before = one.membership.incarnation
-        assert one.membership._session is not None
-        await one.store.end_session(one.membership._session)
-        await until(lambda: one.membership.incarnation > before)
+        session = one.membership._session
+        assert session is not None
+        await one.store.end_session(session)
+        await until(lambda: one.membership._session != session)
         await until(lambda: one.keeper.view.is_active(1))
+        assert one.membership.incarnation == one.keeper.view.nodes[1].incarnation == before
+
+
+@scenario
+async def test_a_store_that_was_away_for_longer_than_a_session_moves_no_leader(
+    memory_folder: Path,
+) -> None:
+    async with cluster(memory_folder) as nodes:
+        await until(lambda: len(controllers(nodes)) == 1)
+        await nodes[0].topics.refresh()
+        topic = await nodes[0].topics.create("orders", 6)
+
+        def leaders() -> list[tuple[int | None, int]]:
+            found = nodes[0].topics.records_of(topic)
+            return [(each.value.leader, each.value.epoch) for _, each in sorted(found.items())]
+
+        before = leaders()
+        assert {each for each, _ in before} == {1, 2, 3}
+        sessions = [node.membership._session for node in nodes]
+        for session in sessions:
+            assert session is not None
+            await nodes[0].store.end_session(session)  # as a store does that comes back late
+        await until(
+            lambda: all(
+                node.membership._session not in sessions and node.keeper.view.is_active(node_id)
+                for node in nodes
+                for node_id in (1, 2, 3)
+            )
+        )
+        await asyncio.sleep(1.0)  # the controller would elect in less
+        assert leaders() == before
+
+
+@scenario
+async def test_a_node_whose_session_lapsed_and_that_does_not_return_is_replaced(
+    memory_folder: Path,
+) -> None:
+    async with cluster(memory_folder) as nodes:
+        await until(lambda: len(controllers(nodes)) == 1)
+        await nodes[0].topics.refresh()
+        topic = await nodes[0].topics.create("orders", 3)
+        gone = nodes[2]
+        assert gone.membership._session is not None
+        for task in gone.membership._tasks:
+            task.cancel()
+        gone.membership._is_ending = True
+        await gone.store.end_session(gone.membership._session)
+        await until(
+            lambda: all(
+                each.value.leader != 3 for each in nodes[0].topics.records_of(topic).values()
+            )
+        )
+        assert 3 in nodes[0].pings.lapsed() | nodes[1].pings.lapsed(), "it is heard"
 
 
 @scenario
@@ -358,16 +429,70 @@ async def test_when_every_replica_lost_data_the_longest_log_leads_once_all_are_b
         silent = {3}
 
         async def ends(node_id: int, keys: Sequence[PartitionKey]) -> dict[PartitionKey, LogEnd]:
-            return {} if node_id in silent else {key: LogEnd(0, 10 * node_id) for key in keys}
+            if node_id in silent:
+                return {}
+            incarnation = nodes[0].keeper.view.nodes[node_id].incarnation
+            return {key: LogEnd(0, 10 * node_id, 0, incarnation) for key in keys}
 
         def records() -> list[Stored[PartitionRecord]]:
             return list(nodes[0].topics.records_of(topic).values())
 
         for node in nodes:
-            node.controlling.log_ends = ends
+            node.ends = ends
             await node.topics.refresh()
             await node.membership.strike()
         await until(lambda: all(each.value.leader is None for each in records()))
         silent.clear()
         await until(lambda: all(each.value.leader == 3 for each in records()))
         assert all(each.value.isr == (3,) and not each.value.struck for each in records())
+
+
+class _Gate:
+    """A store that a transaction reaches only when it is let through."""
+
+    def __init__(self, store: SqliteMetadataStore) -> None:
+        self._store = store
+        self.is_open = asyncio.Event()
+        self.held: list[TransactionResult] = []
+        """What became of those that had to wait."""
+        self.waiting = 0
+
+    async def transact(
+        self, conditions: Sequence[Condition], operations: Sequence[Operation]
+    ) -> TransactionResult:
+        is_held = not self.is_open.is_set() and any(each.key == CONTROLLER for each in conditions)
+        self.waiting += is_held
+        await self.is_open.wait()
+        result = await self._store.transact(conditions, operations)
+        if is_held:
+            self.held.append(result)
+        return result
+
+
+@scenario
+async def test_a_controller_that_stands_still_before_it_writes_changes_nothing_afterwards(
+    memory_folder: Path,
+) -> None:
+    """It has read who is gone and decided who leads; another controller decides meanwhile."""
+    async with cluster(memory_folder) as nodes:
+        await until(lambda: len(controllers(nodes)) == 1)
+        await nodes[0].topics.refresh()
+        topic = await nodes[0].topics.create("orders", 6)
+        (paused,) = (node for node in nodes if node.controlling.is_controller)
+        alive = next(node for node in nodes if node is not paused)
+        gone = next(node for node in nodes if node not in {paused, alive})
+        gate = paused.controlling._store = _Gate(paused.store)  # type: ignore[assignment]
+        await gone.vanish()
+        await until(lambda: gate.waiting > 0)  # the fence of whoever is gone, or its elections
+        await paused.pings.stop()
+        await until(lambda: alive.controlling.is_controller)
+
+        def records() -> list[Stored[PartitionRecord]]:
+            return list(alive.topics.records_of(topic).values())
+
+        await until(lambda: all(each.value.leader == alive.node_id for each in records()))
+        before = [each.revision for each in records()]
+        gate.is_open.set()
+        await until(lambda: len(gate.held) == gate.waiting)
+        assert all(isinstance(each, Conflict) for each in gate.held)
+        assert [each.revision for each in records()] == before

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from goqueue.cluster.etcd_client import Timing
-from goqueue.cluster.etcd_http import Endpoint
-from goqueue.cluster.etcd_store import EtcdMetadataStore
+from goqueue.cluster.etcd.client import Timing
+from goqueue.cluster.etcd.http import Endpoint
+from goqueue.cluster.etcd.store import EtcdMetadataStore
 from goqueue.cluster.metadata import (
     Change,
     Changes,
@@ -317,7 +317,7 @@ async def test_sessions_that_nobody_keeps_alive_are_not_counted_for_ever(
         return None
 
     monkeypatch.setattr(store._client, "ask", granted)
-    monkeypatch.setattr("goqueue.cluster.etcd_store.MAX_METADATA_SESSIONS", 2)
+    monkeypatch.setattr("goqueue.cluster.etcd.store.MAX_METADATA_SESSIONS", 2)
     for _ in range(5):
         await store.open_session(2000)
         clock.advance(2001)
@@ -326,3 +326,46 @@ async def test_sessions_that_nobody_keeps_alive_are_not_counted_for_ever(
     with pytest.raises(InvalidMetadataRequestError):
         await store.open_session(2000)
     await store.close()
+
+
+class SlowGateway(Gateway):
+    """A member that answers late, and counts how many requests it has at a time."""
+
+    def __init__(self, delay_s: float) -> None:
+        super().__init__(answer({"header": {"revision": "1"}}))
+        self.delay_s = delay_s
+        self.at_once = self.most_at_once = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.at_once += 1
+        self.most_at_once = max(self.at_once, self.most_at_once)
+        try:
+            await asyncio.sleep(self.delay_s)
+            await super().serve(reader, writer)
+        finally:
+            self.at_once -= 1
+            writer.close()
+
+
+@scenario
+async def test_a_store_that_answers_late_is_waited_for_and_asked_less() -> None:
+    """Given up and asked again by everybody all the time, it would never become faster."""
+    members = [SlowGateway(0.5) for _ in range(3)]
+    async with opened(*members, timing=Timing(attempt_s=0.1, call_s=5.0, pause_s=0.001)) as store:
+        found = await asyncio.gather(*(store.get(f"k{number}") for number in range(12)))
+        assert found == [None] * 12
+        for member in members:
+            member.most_at_once = 0
+            member.delay_s = 0.0
+        await store.get("k")
+        assert max(each.most_at_once for each in members) <= 1
+        await asyncio.gather(*(store.get("k") for _ in range(4)))
+        assert store._client._attempt_s == 0.1
+
+
+@scenario
+async def test_one_member_that_does_not_answer_makes_nobody_wait_longer() -> None:
+    paused, well = Gateway(None), SlowGateway(0.0)
+    async with opened(paused, well, timing=Timing(attempt_s=0.1, call_s=5.0)) as store:
+        await asyncio.gather(*(store.get(f"k{number}") for number in range(12)))
+        assert store._client._attempt_s == 0.1

@@ -105,6 +105,18 @@ def test_a_leader_that_is_away_is_no_leader_and_its_replica_is_offline() -> None
     assert known.offline == (1,)
 
 
+def test_a_leader_that_clients_are_not_told_of_is_none_yet() -> None:
+    """It was started again, and its record still names it: kafka-python hangs on such a leader."""
+    made = MadeView(1, 2, 3)
+    facts = ViewFacts(made.view, 2)
+    made.place(TOPIC, 0, RECORD)
+    made.register(1, NodeState.STARTING)
+    assert _ids(facts) == [2, 3]
+    assert facts.partition(TOPIC, 0).leader is None
+    made.register(1)
+    assert facts.partition(TOPIC, 0).leader == 1
+
+
 def test_of_a_partition_without_a_record_nothing_is_told() -> None:
     assert ViewFacts(MadeView(1).view, 1).partition(TOPIC, 0) == UNKNOWN
 

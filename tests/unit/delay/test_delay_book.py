@@ -31,8 +31,11 @@ from goqueue.delays.entries import (
     class_for,
     decode_waiting,
     encode_waiting,
+    inner_id,
     make_id,
+    public_id,
     split_id,
+    unit_of,
 )
 from goqueue.delays.states import PAGE
 from goqueue.model.errors import CorruptDelayStateError, DelayError
@@ -41,9 +44,10 @@ TOPICS = [bytes([number]) * 16 for number in range(3)]
 NUMBERS = st.integers(-(1 << 63), (1 << 63) - 1)
 IDS = st.lists(NUMBERS, max_size=5).map(tuple)
 I32 = st.integers(-(1 << 31), (1 << 31) - 1)
+EPOCHS = st.integers(0, (1 << 15) - 1)
 DELTAS = st.one_of(
-    st.builds(ProducerGiven, NUMBERS),
-    st.builds(Intent, NUMBERS, st.sampled_from(TOPICS), I32, NUMBERS, I32, IDS),
+    st.builds(ProducerGiven, NUMBERS, EPOCHS),
+    st.builds(Intent, NUMBERS, st.sampled_from(TOPICS), I32, NUMBERS, I32, IDS, EPOCHS),
     st.builds(Settled, IDS),
     st.builds(Released, IDS),
     st.builds(Ended, st.sampled_from(TOPICS), st.sampled_from(DelayedState), IDS),
@@ -202,7 +206,9 @@ def test_unknown_ids_have_no_state():
         st.binary(min_size=16, max_size=16),
         I32,
         NUMBERS,
-        st.none() | st.builds(Producer, NUMBERS, st.integers(-1, 1000), I32, I32),
+        st.none()
+        | st.builds(Producer, NUMBERS, EPOCHS, I32, I32, st.just(-1), st.just(-1))
+        | st.builds(Producer, NUMBERS, EPOCHS, I32, I32, st.integers(0, 1000), NUMBERS),
     )
 )
 def test_where_a_message_goes_is_read_as_it_was_written(waiting):
@@ -225,3 +231,11 @@ def test_messages_are_kept_with_those_that_wait_as_long():
         2,
     ]
     assert split_id(make_id(2, 77)) == (2, 77)
+
+
+@given(st.integers(0, 255), st.integers(0, CLASSES - 1), st.integers(0, 1 << 50))
+def test_an_id_leads_to_its_unit(unit, class_number, offset):
+    inner = make_id(class_number, offset)
+    public = public_id(unit, inner)
+    assert (unit_of(public), inner_id(public)) == (unit, inner)
+    assert unit or public == inner

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from goqueue.delays.slots import SLOT_MS
-from goqueue.delays.timeline import STEPS_MS, timeline
+from goqueue.delays.due.slots import SLOT_MS
+from goqueue.delays.due.timeline import STEPS_MS, timeline
 
 NOW = 1_767_225_600_000
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from goqueue.delays.due_index import STEP_MS, DueIndex
-from goqueue.delays.slots import SLOT_MS, SlotFiles, by_slot, slot_of
-from goqueue.delays.wheel import TICK_MS
+from goqueue.delays.due.due_index import STEP_MS, DueIndex
+from goqueue.delays.due.slots import SLOT_MS, SlotFiles, by_slot, slot_of
+from goqueue.delays.due.wheel import TICK_MS
 from support.disks import FaultyDisk, HastyDisk
 
 START_MS = 1_700_000_000_000

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from goqueue.delays.wheel import AT_ONCE, SPAN_MS, TICK_MS, Wheel
+from goqueue.delays.due.wheel import AT_ONCE, SPAN_MS, TICK_MS, Wheel
 from goqueue.model.errors import DelayError
 
 START_MS = 1_700_000_000_003

@@ -22,7 +22,8 @@ def queue_of(count=100, deliveries=1):
     """Everything is with ann, in the delivery of that number."""
     lanes = LaneIndex()
     lanes.advance_to(count)
-    queue = PartitionQueue(0, lanes, {})
+    queue = PartitionQueue(0, {})
+    queue.follow(lanes)
     for number in range(deliveries):
         if number:
             queue.apply(ops.Released([(0, count)]))

@@ -139,7 +139,8 @@ def test_a_line_that_only_hears_of_takes_knows_what_is_left():
     take(line, window, NORMAL, 20, 1000)
     give_back(line, window, 0, 20)
     follower, _ = line_of()
-    follower.load(*line.dump())
+    follower.load(line.dump(window)[0])
+    follower.follow(follower._lanes, window, ())
     window.add_lease(99, Lease("bob", 0, 0))
     window.take(5, 8, 99, array("Q", bytes(24)))
     follower.taken(window, NORMAL, 5, 8)
@@ -155,3 +156,34 @@ def test_what_was_reserved_before_others_were_handed_out_is_offered_after_a_repl
     window.take(10, 20, 1, array("Q", bytes(80)))
     line.taken(window, NORMAL, 10, 20)
     assert take(line, window, NORMAL, 15, 120) == [*range(10), *range(20, 25)]
+
+
+@given(
+    st.lists(st.integers(0, 4), min_size=60, max_size=60),
+    st.lists(st.integers(0, 4), min_size=60, max_size=60),
+    st.lists(st.tuples(st.integers(0, 4), st.integers(1, 30)), max_size=12),
+    st.lists(st.integers(0, 59), max_size=20),
+)
+@settings(deadline=None)
+def test_nothing_is_lost_between_indexes_that_do_not_agree(before, after, takes, back):
+    """Replicas may know the lane of a message differently: one has forgotten more runs."""
+    line, window = line_of(before, end=60)
+    flying = {at for lane, count in takes for at in take(line, window, lane, count, 60)}
+    for at in flying.intersection(back):
+        give_back(line, window, at, at + 1)
+    other = LaneIndex()
+    other.note(0, after)
+    line.follow(other, window, ())
+    line.check_invariants()
+    left = set(range(60)) - flying.difference(back)
+    found = [at for lane in range(LANES) for at in take(line, window, lane, 60, 60)]
+    assert sorted(found) == sorted(left)
+
+
+def test_what_is_reserved_is_not_offered_to_others_by_another_index():
+    line, window = line_of()
+    line.choose(window, NORMAL, 10, 1000)
+    other = LaneIndex()
+    other.advance_to(1000)
+    line.follow(other, window, [(2, 5), (0, 1)])
+    assert take(line, window, NORMAL, 12, 1000) == [1, *range(5, 16)]

@@ -39,14 +39,18 @@ def through_a_file(dumped):
 
 
 def reloaded(queue, lanes):
-    return PartitionQueue.load(through_a_file(queue.dump()), lanes, {})
+    found = PartitionQueue.load(through_a_file(queue.dump()), {})
+    found.follow(lanes)
+    return found
 
 
 def queue_of(count, lanes=None):
     """A queue with so many messages; whoever chooses must not go beyond them."""
     lanes = lanes or LaneIndex()
     lanes.advance_to(count)
-    return PartitionQueue(0, lanes, {})
+    queue = PartitionQueue(0, {})
+    queue.follow(lanes)
+    return queue
 
 
 def take(queue, member, count, *, until, lane=NORMAL, now_ms=0, visibility_ms=1000):
@@ -92,8 +96,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.lanes.advance_to(start)
         self.now_ms = 1_000_000
         self.opened_at = self.end = start
-        self.queue = PartitionQueue(start, self.lanes, {})
-        self.replica = PartitionQueue(start, self.lanes, {})
+        self.queue = PartitionQueue(start, {})
+        self.queue.follow(self.lanes)
+        self.replica = PartitionQueue(start, {})  # which never hears of a partition
         self.messages: dict[int, Message] = {}
         self.seeds = 0
         self.publish(PAGE, lanes)
@@ -350,7 +355,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def snapshot_of_the_replica(self):
-        self.replica = reloaded(self.replica, self.lanes)
+        self.replica = PartitionQueue.load(through_a_file(self.replica.dump()), {})
 
     def wake_again(self):
         due = [each for each in self.those(WAITING) if each.due_ms <= self.now_ms]
@@ -587,7 +592,8 @@ def test_waits_that_ended_early_are_not_remembered_until_they_are_due():
 def test_a_lane_is_free_again_when_the_index_has_forgotten_what_waited_in_it():
     lanes = LaneIndex()
     lanes.note(0, [0, 2, 0, 2])
-    queue = PartitionQueue(0, lanes, {})
+    queue = PartitionQueue(0, {})
+    queue.follow(lanes)
     take(queue, "ann", 1, lane=0, until=4)
     for operation in decisions.postpone(queue, [0], SETTINGS, 0):
         queue.apply(operation)

@@ -37,7 +37,8 @@ class Bench:
         for number, lanes in enumerate(self.lanes):
             index = LaneIndex()
             index.note(0, lanes)
-            self.group.apply((TOPIC, number), ops.Opened(0), index)
+            self.group.apply((TOPIC, number), ops.Opened(0))
+            self.queue(number).follow(index)
 
     def queue(self, number):
         return self.group.queues[TOPIC, number]
@@ -150,7 +151,8 @@ def test_what_is_reserved_is_offered_to_one_and_changes_nothing_until_it_is_take
                 bench.group.end_reservation(queue, reservation, back)
                 free |= {at for at in those if queue.window.state(at) is AVAILABLE}
         held = {at for each in pending for at in offsets_of(each)}
-        dumped = PartitionQueue.load(queue.dump(), queue._lanes, {})
+        dumped = PartitionQueue.load(queue.dump(), {})
+        dumped.follow(queue._lanes)
         assert everything_in(dumped, len(lanes)) == free | {
             at for at in held if queue.window.state(at) is AVAILABLE
         }

@@ -31,6 +31,7 @@ receipts = st.builds(
     st.integers(0, 2**63 - 1),
     st.integers(1, 255),
     st.integers(0, 2**64 - 1),
+    st.none() | st.integers(0, 999),
 )
 
 
@@ -38,7 +39,8 @@ def queue_with_deliveries():
     """Everything is with ann until 1000; every fifth is in its second delivery."""
     lanes = LaneIndex()
     lanes.advance_to(COUNT)
-    queue = PartitionQueue(0, lanes, {})
+    queue = PartitionQueue(0, {})
+    queue.follow(lanes)
     again = ops.ranges_of(range(0, COUNT, 5))
     queue.apply(queue.taken([(2, *part) for part in again], "ann", 0, 1000, b"first"))
     queue.apply(ops.Released(again))

@@ -45,7 +45,8 @@ class Played:
     def __init__(self, happened: list[tuple[str, Range, int]]) -> None:
         lanes = LaneIndex()
         lanes.advance_to(COUNT)
-        self.queue = PartitionQueue(0, lanes, {})
+        self.queue = PartitionQueue(0, {})
+        self.queue.follow(lanes)
         self.now_ms = 0
         self.given: dict[int, list[Receipt]] = {}
         self.play("take", 0, COUNT, 400, b"all")

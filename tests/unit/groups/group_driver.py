@@ -90,7 +90,7 @@ class Driver:
         self._tokens = count(1)
         self._uuids = count(1)
         self.coordinator = self._new_coordinator()
-        self.coordinator.resume(self.now_ms)
+        list(self.coordinator.resume(self.now_ms))
 
     def _new_coordinator(self) -> GroupCoordinator:
         return GroupCoordinator(
@@ -104,7 +104,7 @@ class Driver:
         self.waiting.clear()
         self.coordinator = self._new_coordinator()
         self.coordinator.load(Entry(key, value) for key, value in self.log.items())
-        self.coordinator.resume(self.now_ms)
+        list(self.coordinator.resume(self.now_ms))
         self._check()
 
     # --- Carrying out effects ------------------------------------------------------------------

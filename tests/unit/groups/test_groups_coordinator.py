@@ -138,7 +138,7 @@ class TestTime:
     def test_a_coordinator_without_groups_waits_only_for_its_next_look_at_offsets(self) -> None:
         coordinator = GroupCoordinator(GroupSettings(), str)
         assert coordinator.next_deadline_ms() is None
-        coordinator.resume(5)
+        list(coordinator.resume(5))
         assert coordinator.next_deadline_ms() == 600_005
 
     def test_the_earliest_deadline_of_all_groups_is_the_next(self, driver: Driver) -> None:
@@ -271,7 +271,7 @@ def test_a_log_loads_to_the_same_groups_in_any_order_that_compaction_leaves(
     order = data.draw(st.permutations(sorted(driver.log.items())))
     loaded = GroupCoordinator(driver.settings, str)
     loaded.load(Entry(key, value) for key, value in order)
-    loaded.resume(driver.now_ms)
+    list(loaded.resume(driver.now_ms))
     loaded.check_invariants()
     assert dict(loaded.dump()) == driver.log
 

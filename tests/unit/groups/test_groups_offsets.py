@@ -4,10 +4,14 @@ from typing import Any
 
 import pytest
 
+from goqueue.groups.effects import Effects
 from goqueue.groups.encoding import CommittedOffset
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.groups.settings import GroupSettings
+from goqueue.groups.transaction_fences import FENCE_MS
 from goqueue.model.errors import (
+    CoordinatorUnavailableError,
+    FencedCoordinatorError,
     GroupNotFoundError,
     GroupSubscribedError,
     IllegalGenerationError,
@@ -194,6 +198,47 @@ class TestTransactions:
         driver.apply(driver.coordinator.complete_transaction(7, commit=True))
         assert driver.offset("t", 0) is None
         assert driver.offset("u", 0) == 1
+
+    def end(self, driver: Driver, coordinator_epoch: int, *, commit: bool) -> None:
+        out = Effects()
+        core = driver.coordinator
+        core.fences.pass_through(7, coordinator_epoch, driver.now_ms, out)
+        out.add(core.complete_transaction(7, commit=commit))
+        driver.apply(out)
+
+    @pytest.mark.parametrize("restarts", [False, True])
+    def test_the_late_end_of_an_old_coordinator_leaves_the_next_transaction_alone(
+        self, driver: Driver, restarts: bool
+    ) -> None:
+        self.stage(driver, 5)
+        self.end(driver, 6, commit=True)
+        self.stage(driver, 9)
+        if restarts:
+            driver.restart()
+        with pytest.raises(FencedCoordinatorError, match="epoch 5, and epoch 6 has taken over"):
+            self.end(driver, 5, commit=True)
+        assert driver.offset("t", 0) == 5
+        self.end(driver, 6, commit=True)
+        assert driver.offset("t", 0) == 9
+
+    def test_the_end_of_a_transaction_undoes_the_verification_of_a_producer(
+        self, driver: Driver
+    ) -> None:
+        """Staged behind the end, the offsets would wait for one that never comes."""
+        fences = driver.coordinator.fences
+        guard = fences.verify(7)
+        self.end(driver, 6, commit=True)
+        with pytest.raises(CoordinatorUnavailableError, match="ended while it was verified"):
+            fences.check_verified(7, guard)
+        fences.check_verified(7, fences.verify(7))
+
+    def test_the_epochs_of_coordinators_are_forgotten_after_a_day(self, driver: Driver) -> None:
+        self.end(driver, 6, commit=True)
+        assert driver.log
+        out = Effects()
+        driver.coordinator.fences.expire(driver.now_ms + FENCE_MS, out)
+        driver.apply(out)
+        assert not driver.log
 
 
 class TestDeleting:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
 from goqueue.model.errors import DamagedRangeError
 from goqueue.partitions.partition import Isolation
-from support.replicating import replicating, until
+from support.replicating import ReplicaNode, replicating, until
 from support.scenarios import scenario
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.cluster.records import PartitionKey
-    from support.replicating import ReplicaCluster, ReplicaNode
+    from support.replicating import ReplicaCluster
 
 COUNT = 60
 """Records of 2 kB: about eight segments of 16 kB."""
@@ -33,11 +34,11 @@ async def filled(cluster: ReplicaCluster) -> PartitionKey:
     return key
 
 
-def flip(node: ReplicaNode, *, is_sealed: bool) -> None:
-    """Flip a bit of a record in the second segment, or in the last one."""
+def flip(node: ReplicaNode, *, is_sealed: bool, segment: int = 1) -> None:
+    """Flip a bit of a record in the second segment, or another one, or in the last."""
     files = sorted(node.partition().folder.glob("*.log"))
     assert len(files) > 3
-    path = files[1] if is_sealed else files[-1]
+    path = files[segment] if is_sealed else files[-1]
     with path.open("r+b") as file:
         file.seek(300)
         byte = file.read(1)
@@ -149,3 +150,48 @@ async def test_the_only_replica_in_sync_serves_what_it_has_until_another_can_lea
         await cluster.add(2)
         await cluster.add(3)
         await whole_again(cluster, key)
+
+
+@pytest.fixture
+def patching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes give each other what is damaged."""
+    monkeypatch.setattr(ReplicaNode, "patches", True)
+
+
+@pytest.mark.usefixtures("patching")
+@pytest.mark.parametrize("damaged", [1, 2])
+@scenario
+async def test_damaged_records_are_patched_where_they_are(folder: Path, damaged: int):
+    async with replicating(folder) as cluster:
+        key = await filled(cluster)
+        before, _ = await cluster.record(key)
+        flip(cluster[damaged], is_sealed=True)
+        first = meet(cluster[damaged])
+        await _patched(cluster, damaged, first)
+        await whole_again(cluster, key)
+        record, _ = await cluster.record(key)
+        assert (record.leader, record.epoch, record.isr) == (1, before.epoch, before.isr)
+
+
+@pytest.mark.usefixtures("patching")
+@scenario
+async def test_of_two_replicas_with_different_damage_each_has_what_the_other_lacks(folder: Path):
+    async with replicating(folder) as cluster:
+        key = await filled(cluster)
+        await cluster.stop(3)
+        await cluster.isr(key, 1, 2)
+        flip(cluster[1], is_sealed=True, segment=1)
+        flip(cluster[2], is_sealed=True, segment=3)
+        firsts = meet(cluster[1]), meet(cluster[2])
+        assert firsts[0] < firsts[1]
+        await _patched(cluster, 1, firsts[0])
+        await _patched(cluster, 2, firsts[1])
+        await cluster.add(3)
+        await whole_again(cluster, key)
+
+
+async def _patched(cluster: ReplicaCluster, node: int, first: int) -> None:
+    partition = cluster[node].partition()
+    async with asyncio.timeout(15):
+        while await partition.is_damaged_at(first):  # noqa: ASYNC110 - of a file
+            await asyncio.sleep(0.02)

@@ -20,6 +20,7 @@ from goqueue.model.errors import (
 )
 from goqueue.partitions.partition import Isolation
 from goqueue.partitions.replica import Leading
+from goqueue.partitions.replication.replicated_partition import Standing
 from goqueue.partitions.replication.tail import TailRegion
 from goqueue.partitions.waiting import Waiter
 from goqueue.records import peek
@@ -462,9 +463,9 @@ def test_a_failed_log_is_cut_to_what_is_on_the_disk_when_others_have_the_rest(
         leader.advance(2)
         shelf.fail(leader)
 
-        async def give_up() -> bool:
+        async def give_up() -> Standing:
             leader.follow(None, 2)
-            return True
+            return Standing.GIVEN_UP
 
         leader.on_failed = give_up
         await leader.recover()
@@ -490,12 +491,12 @@ def test_a_log_that_was_given_up_is_cut_however_many_times_that_is_tried(
         shelf.fail(leader)
         asked = []
 
-        async def give_up() -> bool:
+        async def give_up() -> Standing:
             asked.append(leader.is_leading)
             if leader.is_leading:
                 leader.follow(None, 2)
-                return True
-            return False  # as of every follower
+                return Standing.GIVEN_UP
+            return Standing.ALONE
 
         discard, leader.on_failed = leader._replica.discard_unsynced, give_up
 
@@ -521,8 +522,8 @@ def test_the_only_replica_keeps_what_it_has(make: Callable[..., Shelf]) -> None:
         append(leader, b"a")
         shelf.fail(leader)
 
-        async def is_alone() -> bool:
-            return False
+        async def is_alone() -> Standing:
+            return Standing.ALONE
 
         leader.on_failed = is_alone
         await leader.recover()

@@ -15,6 +15,7 @@ from goqueue.model.errors import (
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     NotLeaderError,
+    StorageError,
 )
 from goqueue.partitions.replication.replicas import ReplicaSettings
 from goqueue.server.cluster.cluster_node import ClusterNode
@@ -335,6 +336,75 @@ async def test_the_leader_of_a_failed_log_hands_over_and_fetches_it_again(folder
         await cluster.committed(end)
         await cluster.isr(key, 1, 2, 3)
         assert cluster[1].stored() == cluster[2].stored() == cluster[3].stored()
+
+
+@scenario
+async def test_a_leader_whose_disk_dropped_what_only_absent_replicas_have_waits_for_them(
+    folder: Path,
+):
+    async with replicating(folder) as cluster:
+        await cluster.stop(1)
+        disk = FaultyDisk(folder / "node-1")
+        await cluster.add(1, disk)
+        key = await cluster.create(goqueue_fsync="never")
+        leader = await cluster.led(key, 1)
+        for number in range(5):
+            cluster[1].publish(b"%d" % number)
+        await cluster.committed(5)
+        await cluster.isr(key, 1, 2, 3)
+        for other in (2, 3):
+            await cluster.fence(other)
+        await until(lambda: not any(map(cluster[1].view.is_active, (2, 3))))
+        disk.fail_next("sync", ending=".log", drop=True)
+        with pytest.raises(StorageError):
+            await leader.synced(5)
+        with pytest.raises(StorageError, match="until one of them can lead"):
+            await leader.recover()
+        assert leader.failure is not None
+        await cluster[2].register_again()
+        await until(lambda: cluster[1].view.is_active(2))
+        await leader.recover()
+        await cluster.led(key, 2)
+        await cluster[3].register_again()
+        await cluster.isr(key, 1, 2, 3)
+        assert b"4" in cluster[1].stored()
+        assert cluster[1].stored() == cluster[2].stored()
+
+
+@scenario
+async def test_a_leader_of_which_nothing_was_dropped_goes_on_without_the_others(folder: Path):
+    async with replicating(folder) as cluster:
+        await cluster.stop(1)
+        disk = FaultyDisk(folder / "node-1")
+        await cluster.add(1, disk)
+        key = await cluster.create(goqueue_fsync="never")
+        leader = await cluster.led(key, 1)
+        for number in range(5):
+            cluster[1].publish(b"%d" % number)
+        await cluster.committed(5)
+        for other in (2, 3):
+            await cluster.fence(other)
+        await until(lambda: not any(map(cluster[1].view.is_active, (2, 3))))
+        disk.fail_next("sync", ending=".log")
+        with pytest.raises(StorageError):
+            await leader.synced(5)
+        await leader.recover()
+        assert leader.failure is None
+        assert leader.is_leading
+        assert cluster[1].publish(b"more").end_offset == 6
+
+
+@scenario
+async def test_a_follower_that_is_gone_leaves_the_in_sync_set_of_an_idle_partition(folder: Path):
+    async with replicating(folder) as cluster:
+        key = await cluster.create()
+        await cluster.led(key, 1)
+        cluster[1].publish(b"a")
+        await cluster.committed(1)
+        await cluster.isr(key, 1, 2, 3)
+        await until(lambda: cluster[1].replicas.led.by_key[key].is_settled)
+        await cluster.stop(3)  # its registration goes
+        await cluster.isr(key, 1, 2)
 
 
 @scenario

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from goqueue.server.errors import STORE_AWAY
 from support.supervised import RUN
 from support.waiting import WAIT_S, eventually
 
@@ -137,6 +138,14 @@ def test_a_broker_that_cannot_start_as_it_was_told_stops_the_node(start: Start, 
     assert supervisor.wait(WAIT_S) == 2
     assert len(told("broker started")) == 1
     assert len(told("etcd stopped")) <= 1
+
+
+def test_a_broker_whose_metadata_store_did_not_answer_is_started_again(
+    start: Start, told: Told
+) -> None:
+    start(broker=f"sys.exit({STORE_AWAY})")
+    eventually(lambda: len(told("broker started")) >= 3, "a third broker")
+    assert len(told("etcd started")) == 1
 
 
 def test_an_etcd_with_the_same_error_twice_stops_the_node_and_says_it(

@@ -15,6 +15,7 @@ from goqueue.model.errors import (
     CoordinatorUnavailableError,
     DiskError,
     LeadershipLostError,
+    NotLeaderError,
     StorageError,
 )
 from goqueue.model.topic_partition import TopicPartition
@@ -358,6 +359,26 @@ def test_a_watermark_that_another_leader_has_moved_commits_nothing_of_this_one(
         others.high_watermark = end + 10
         with pytest.raises(CoordinatorUnavailableError):
             await stage.shard.committed(end)
+        await stage.end()
+
+    asyncio.run(main())
+
+
+def test_a_shard_whose_partition_is_handed_over_refuses_before_it_decides(tmp_path):
+    async def main():
+        stage = Stage(tmp_path)
+        await stage.lead()
+        await stage.change()
+        stage.partition.isolated = NotLeaderError("__state-0")
+        assert not stage.shard.is_active
+        with pytest.raises(CoordinatorUnavailableError):
+            await stage.shard.active()
+        with pytest.raises(StorageError):
+            stage.shard.append([(b"n", b"7")])
+        stage.partition.isolated = None  # nobody could take it over
+        await stage.change()
+        assert stage.answered == stage.machine.known == await stage.replayed()
+        assert len(stage.answered) == 2
         await stage.end()
 
     asyncio.run(main())

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from goqueue.model.errors import DiskError
 from goqueue.records.batch import walk
 from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
 from goqueue.storage.naming import CHECKPOINT
+from goqueue.storage.open_files import SharedFiles
 from goqueue.storage.snapshot import Entry, Snapshot, SnapshotFolder
 from goqueue.storage.snapshot_kinds import SnapshotKind
 from support.batches import batch
-from support.disks import HastyDisk
+from support.disks import FaultyDisk, HastyDisk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -242,6 +244,59 @@ def test_whatever_is_damaged_a_replica_is_a_prefix_that_can_be_continued(
         replica.append_replica(b"".join(parts), gaps=True)
         assert _stored(replica) == whole
     replica.close()
+
+
+@pytest.mark.parametrize("at", [0.3, 0.999])
+def test_a_loss_is_told_before_anything_is_cut(memory_path: Path, at: float) -> None:
+    """After a kill in between, the next start finds a shorter log and nothing wrong with it."""
+    log = _filled(memory_path)
+    log.let_go()
+    files = sorted(memory_path.glob("*.log"))
+    damaged = files[int(at * len(files))]
+    data = bytearray(damaged.read_bytes())
+    data[-1] ^= 1
+    damaged.write_bytes(data)
+    before = {path: path.read_bytes() for path in memory_path.iterdir()}
+    told: list[Path] = []
+
+    def lost(folder: Path) -> None:
+        told.append(folder)
+        assert {path: path.read_bytes() for path in memory_path.iterdir()} == before
+
+    shared = SharedFiles(HastyDisk())
+    shared.on_loss = lost
+    replica = Log(memory_path, CONFIG, shared=shared, is_replica=True)
+    assert told[0] == memory_path
+    assert replica.recovery.has_lost
+    assert replica.end_offset < log.end_offset
+
+
+@pytest.mark.parametrize("refused", range(8))
+def test_a_cut_that_the_disk_refuses_halfway_can_be_tried_again(
+    memory_path: Path, refused: int
+) -> None:
+    disk = FaultyDisk(memory_path)
+    log = Log(memory_path / "log", LogConfig(index_interval_bytes=1), disk=disk, is_replica=True)
+    for _ in range(3):
+        log.append(batch(2), leader_epoch=1)
+    log.flush()
+    for _ in range(3):
+        log.append(batch(2), leader_epoch=1)
+    disk.fail_next("sync", ending=".log")
+    with pytest.raises(DiskError):
+        log.flush()
+    disk.fail_next("sync", skip=refused)
+    for _ in range(3):
+        try:
+            log.cut_unsynced()
+        except DiskError:
+            continue
+        break
+    assert log.end_offset == 6
+    log._failure = None
+    log.append(batch(2), leader_epoch=1)
+    assert log.end_offset == 8
+    log.check_invariants()
 
 
 # --- Copying --------------------------------------------------------------------------------------

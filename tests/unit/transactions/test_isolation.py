@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.isolation import PartitionTransactions
-from goqueue.partitions.markers import Marker, encode_marker, read_marker
+from goqueue.partitions.markers import Marker, TransactionEnd, encode_marker, read_marker
 from goqueue.reading.fetch import Fetched, PartitionRead, visible_batches
 from goqueue.records import TRANSACTIONAL, Record, encode
 from goqueue.records.batch import peek, stamp
@@ -150,7 +150,7 @@ def test_a_marker_reads_as_it_was_written():
     for marker in Marker:
         batch = encode_marker(marker, 5, 3, 7, 1234)
         info = peek(batch)
-        assert read_marker(batch) is marker
+        assert read_marker(batch) == TransactionEnd(marker, 7)
         assert (info.producer_id, info.producer_epoch, info.base_sequence) == (5, 3, -1)
         assert info.is_control
         assert info.is_transactional

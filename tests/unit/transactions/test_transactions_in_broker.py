@@ -25,7 +25,7 @@ from goqueue.publishing.requests import PublishRequest
 from goqueue.reading.stored_messages import MessageReader
 from goqueue.records import TRANSACTIONAL, Record, encode, walk
 from goqueue.transactions.messages import InitRequest
-from goqueue.transactions.service import TRANSACTIONS_TOPIC
+from goqueue.transactions.shards import TRANSACTIONS_TOPIC
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk

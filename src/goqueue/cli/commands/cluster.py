@@ -28,7 +28,7 @@ def show_info(call: Call) -> None:
     """Show the version, uptime and totals of the server."""
     stats = call.api.get(Stats, "/stats")
     version = call.api.get(Version, "/version")
-    info = {"server": call.api.target.server, **plain(stats), **plain(version)}
+    info = {"server": call.api.server, **plain(stats), **plain(version)}
     del info["topics"]
     cluster = call.api.get(ClusterNodes, "/cluster/nodes")
     if len(cluster.nodes) > 1:
@@ -46,7 +46,7 @@ def show_health(call: Call) -> None:
     """Check the health of the server; the exit code is 1 when it is not healthy."""
     status, answer = call.api.probe(Readiness, "/readyz?verbose=true")
     if answer.checks is None or answer.broker is None:
-        raise UnreachableError(f"{call.api.target.server} answered {status}: {answer.status}")
+        raise UnreachableError(f"{call.api.server} answered {status}: {answer.status}")
     failed = answer.broker.failed_partitions
     checks = {
         **answer.checks,

@@ -64,7 +64,10 @@ def set_context(
     call: Call,
     name: NameArgument,
     server: Annotated[
-        str | None, typer.Option("--server", "-s", metavar="URL", help="The server.")
+        str | None,
+        typer.Option(
+            "--server", "-s", metavar="URL[,URL]...", help="The server, or nodes of a cluster."
+        ),
     ] = None,
     api_key: Annotated[
         str | None,

@@ -61,7 +61,7 @@ def _frames(call: Call, interval_s: float, *, at_once: bool = False) -> Iterator
     Raises:
         CliError: it is not there from the beginning.
     """
-    server = call.api.target.server
+    server = call.api.server
     before, readiness = _look(call)
     if at_once:
         yield frame(before, before, readiness, server)

@@ -109,8 +109,9 @@ class JobCall:
         """The broker's Kafka address."""
         if self._servers is not None:
             return self._servers
-        host = urlsplit(self.call.target().server).hostname or "127.0.0.1"
-        return f"{f'[{host}]' if ':' in host else host}:{_KAFKA_PORT}"
+        found = (urlsplit(each).hostname or "127.0.0.1" for each in self.call.target().servers)
+        hosts = dict.fromkeys(f"[{host}]" if ":" in host else host for host in found)
+        return ",".join(f"{host}:{_KAFKA_PORT}" for host in hosts)
 
     @property
     def http(self) -> Http | None:

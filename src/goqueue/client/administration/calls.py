@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import quote, urlencode
 
@@ -13,6 +14,13 @@ from goqueue.client.errors import BrokerError, UnexpectedAnswerError, error_name
 from goqueue.client.link.codes import RetriableBrokerError, check_code
 from goqueue.client.link.connection import check_version
 from goqueue.client.times import moment_ms
+from goqueue.model.errors import (
+    CoordinatorLoadingError,
+    GoQueueError,
+    LeaderUnavailableError,
+    NotCoordinatorError,
+    NotLeaderError,
+)
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -20,10 +28,10 @@ if TYPE_CHECKING:
 
     from goqueue.client.link.link import Link
     from goqueue.client.types import Moment
-    from goqueue.model.errors import GoQueueError
     from goqueue.wire.kafka.reading import Struct
 
 _T = TypeVar("_T")
+_log = logging.getLogger(__name__)
 
 LANE: Final = "administration"
 """A connection of its own: what takes long here holds up no message,"""
@@ -37,6 +45,15 @@ _MAX_BODY_BYTES: Final = 4_000_000
 """A broker closes a connection over which it gets a longer request."""
 _JSON: Final = [{"name": "accept", "value": "application/json"}]
 _ASKED_AGAIN: Final = frozenset({"GET", "PUT"})
+_UNANSWERED: Final = b'"unanswered":['
+"""In an answer that lacks the part of a node."""
+_NOT_DONE: Final = (
+    NotCoordinatorError,
+    CoordinatorLoadingError,
+    NotLeaderError,
+    LeaderUnavailableError,
+)
+"""Another node serves it, or will in a moment; the one that was asked has changed nothing."""
 
 
 class _Problem(msgspec.Struct):
@@ -45,6 +62,17 @@ class _Problem(msgspec.Struct):
     detail: str = ""
     message: str = ""
     retriable: bool = False
+
+
+class _Unanswered(msgspec.Struct):
+    node_id: int
+    error: str = ""
+
+
+class _Gathered(msgspec.Struct):
+    """An answer that every node of a cluster has a part in."""
+
+    unanswered: list[_Unanswered] = []
 
 
 class Calls:
@@ -131,12 +159,31 @@ class Calls:
         if again or method in _ASKED_AGAIN:
             answer = await link.retry(what, ask)
         else:
-            connection = await link.retry(what, lambda: link.to_any(lane))
-            check_version(connection, ApiKey.CALL_HTTP, _VERSION)
-            answer = _accepted(
-                await connection.ask(ApiKey.CALL_HTTP, _VERSION, wait_s=wait_s, **fields)
-            )
+            answer = await self._call_once(what, lane, wait_s, fields)
         return _decoded(kind, what, bytes(answer.body))
+
+    async def _call_once(
+        self, what: str, lane: str, wait_s: float, fields: dict[str, Any]
+    ) -> Struct:
+        """Call what must not be done twice; again only where nothing was done."""
+        link = self.link
+
+        async def attempt() -> Struct | GoQueueError:
+            connection = await link.to_any(lane)
+            check_version(connection, ApiKey.CALL_HTTP, _VERSION)
+            try:
+                return _accepted(
+                    await connection.ask(ApiKey.CALL_HTTP, _VERSION, wait_s=wait_s, **fields)
+                )
+            except _NOT_DONE:
+                raise
+            except GoQueueError as error:
+                return error
+
+        result = await link.retry(what, attempt)
+        if isinstance(result, GoQueueError):
+            raise result
+        return result
 
 
 def _accepted(answer: Struct) -> Struct:
@@ -162,9 +209,16 @@ def _decoded(kind: type[_T], what: str, body: bytes) -> _T:
     if kind is bytes:
         return cast("_T", body)
     try:
+        if _UNANSWERED in body:
+            _warn(what, msgspec.json.decode(body, type=_Gathered))
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise unexpected(what, error) from error
+
+
+def _warn(what: str, answer: _Gathered) -> None:
+    for missing in answer.unanswered:
+        _log.warning("%s: the part of node %d is missing: %s", what, missing.node_id, missing.error)
 
 
 def unexpected(what: str, error: Exception) -> UnexpectedAnswerError:

@@ -23,7 +23,7 @@ from goqueue.wire.kafka.errors import MalformedRequestError
 from goqueue.wire.kafka.frames import has_flexible_header, parse_response, request_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from goqueue.client.link.addresses import Address
     from goqueue.client.settings import ClientSettings
@@ -45,13 +45,39 @@ one to request 0, and the first one is 1."""
 _TELLING_BYTES: Final = 3 + len(_HTTP2_SETTINGS)
 
 
+class _Callback:
+    """Stands for a future whose only reader is called at once, not in the next turn."""
+
+    __slots__ = ("_answered", "_is_done")
+
+    def __init__(self, answered: Callable[[memoryview | Exception], None]) -> None:
+        self._answered = answered
+        self._is_done = False
+
+    def done(self) -> bool:
+        return self._is_done
+
+    def set_result(self, answer: memoryview) -> None:
+        self._is_done = True
+        self._answered(answer)
+
+    def set_exception(self, error: Exception) -> None:
+        self._is_done = True
+        self._answered(error)
+
+    def exception(self) -> None:
+        """It has been told already."""
+
+
 class _Question(NamedTuple):
     """A request that waits for its answer."""
 
     correlation_id: int
     api: int
-    answer: asyncio.Future[memoryview]
+    answer: asyncio.Future[memoryview] | _Callback
     deadline_s: float
+    due_s: float
+    """By when an answer is to be expected from a broker that is well."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -88,10 +114,17 @@ class Connection(asyncio.BufferedProtocol):
         """
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
         frame = request_frame(self._correlation_id, self._client_id, fields, api, version)
-        return self.parse(await self._send((frame,), api, wait_s), api, version)
+        due_s = self._loop.time() + wait_s
+        return self.parse(await self._send((frame,), api, wait_s, due_s), api, version)
 
     def exchange(
-        self, api: ApiKey, version: int, body: Sequence[Buffer], wait_s: float = 0.0
+        self,
+        api: ApiKey,
+        version: int,
+        body: Sequence[Buffer],
+        wait_s: float = 0.0,
+        *,
+        is_prompt: bool = False,
     ) -> asyncio.Future[memoryview]:
         """Send a request whose body is written already; the future is the whole answer.
 
@@ -102,8 +135,25 @@ class Connection(asyncio.BufferedProtocol):
             version: The version of the API.
             body: The pieces of the body; they go to the socket as they are.
             wait_s: How much longer than usual the answer may take.
+            is_prompt: Whether it comes at once as a rule, however long it may take.
         """
-        return self._send(self._framed(api, version, body), api, wait_s)
+        due_s = self._loop.time() + (0.0 if is_prompt else max(wait_s, 0.0))
+        return self._send(self._framed(api, version, body), api, wait_s, due_s)
+
+    def call(
+        self,
+        api: ApiKey,
+        version: int,
+        body: Sequence[Buffer],
+        answered: Callable[[memoryview | Exception], None],
+        wait_s: float = 0.0,
+    ) -> None:
+        """`exchange` for one who is called with the answer, or the error, when it is there."""
+        if self._transport is None or not self.is_open:
+            self._loop.call_soon(answered, self._closed())
+            return
+        due_s = self._loop.time() + wait_s
+        self._ask(self._framed(api, version, body), api, wait_s, _Callback(answered), due_s)
 
     def send(self, api: ApiKey, version: int, body: Sequence[Buffer]) -> None:
         """Send a request that the broker does not answer (a Produce without acks).
@@ -141,20 +191,38 @@ class Connection(asyncio.BufferedProtocol):
         self._fail(lost)
         return lost
 
-    def _send(self, parts: Sequence[Buffer], api: int, wait_s: float) -> asyncio.Future[memoryview]:
+    def _send(
+        self, parts: Sequence[Buffer], api: int, wait_s: float, due_s: float
+    ) -> asyncio.Future[memoryview]:
         answer: asyncio.Future[memoryview] = self._loop.create_future()
         if self._transport is None or not self.is_open:
             answer.set_exception(self._closed())
             return answer
+        self._ask(parts, api, wait_s, answer, due_s)
+        return answer
+
+    def _ask(
+        self,
+        parts: Sequence[Buffer],
+        api: int,
+        wait_s: float,
+        answer: asyncio.Future[memoryview] | _Callback,
+        due_s: float,
+    ) -> None:
+        transport = cast("asyncio.Transport", self._transport)
         deadline_s = self._loop.time() + self._timeout_s + wait_s
-        self._waiting.append(_Question(self._correlation_id, api, answer, deadline_s))
+        self._waiting.append(_Question(self._correlation_id, api, answer, deadline_s, due_s))
         if self._watchdog is None:
             self._watchdog = self._loop.call_at(deadline_s, self._watch)
         if len(parts) == 1:
-            self._transport.write(parts[0])
+            transport.write(parts[0])
         else:
-            self._transport.writelines(parts)
-        return answer
+            transport.writelines(parts)
+
+    @property
+    def late_s(self) -> float:
+        """For how long the answer to the oldest request has been expected; 0 while it is not."""
+        return max(self._loop.time() - self._waiting[0].due_s, 0.0) if self._waiting else 0.0
 
     def _watch(self) -> None:
         """Look whether the oldest request has waited for too long."""
@@ -214,6 +282,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._frame[: self._filled] = scratch[start:filled]
                 return
             self._answered(memoryview(bytes(scratch[start:at])))
+            if self._transport is None:
+                return  # whoever was called hung up
         scratch[: filled - at] = scratch[at:filled]
         self._filled = filled - at
 

@@ -19,6 +19,7 @@ from goqueue.client.link.codes import ELSEWHERE, RetriableBrokerError, check_cod
 from goqueue.client.link.connection import check_version
 from goqueue.client.link.metadata import Metadata, TopicView
 from goqueue.client.link.pool import ConnectionPool, wait_shared
+from goqueue.client.link.watching import METADATA as _METADATA, BrokerWatch
 from goqueue.model.errors import (
     CoordinatorUnavailableError,
     GoQueueError,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_METADATA: Final = 12
 _FIND_COORDINATOR: Final = 4
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
@@ -69,6 +69,7 @@ class Link:
         self.metadata: Final = Metadata()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pool = ConnectionPool(settings)
+        self._watch = BrokerWatch(self._pool, self.metadata, servers)
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._is_closed = False
@@ -111,6 +112,7 @@ class Link:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._watch.stop()
         await self._pool.close()
 
     # --- Trying again ----------------------------------------------------------------------------
@@ -211,6 +213,7 @@ class Link:
 
     async def _to(self, address: Address, lane: str) -> Connection:
         self.check()
+        self._watch.start()
         return await self._pool.get(address, lane)
 
     def name_lane(self, lane: str, client_id: str) -> None:

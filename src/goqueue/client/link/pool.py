@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from goqueue.client.link.connection import Connection
     from goqueue.client.settings import ClientSettings
 
+LATE_S: Final = 2.0
+"""A broker that has not answered for so long may be paused or cut off, and others are asked."""
+
 T = TypeVar("T")
 
 
@@ -29,11 +32,24 @@ class ConnectionPool:
         """By lane, where it is not the one of the settings."""
 
     def any_of(self, lane: str) -> Connection | None:
-        """An open connection of a lane, to whichever broker."""
+        """An open connection of a lane, to whichever broker that answers in time."""
         for (_, its_lane), connection in self._open.items():
-            if its_lane == lane and connection.is_open:
+            if its_lane == lane and connection.is_open and connection.late_s < LATE_S:
                 return connection
         return None
+
+    def late(self) -> set[Address]:
+        """The brokers that let somebody wait for longer than one that is well would."""
+        return {
+            address
+            for (address, _), connection in self._open.items()
+            if connection.is_open and connection.late_s >= LATE_S
+        }
+
+    def drop(self, address: Address) -> None:
+        """Close the connections to a broker; questions under way fail."""
+        for place in [place for place in self._open if place[0] == address]:
+            self._open.pop(place).close()
 
     async def get(self, address: Address, lane: str) -> Connection:
         """The connection of a lane to one address.

@@ -199,7 +199,9 @@ class Sender:
         opened_s = min(batch.opened_s for _, batch, _ in sent)
         left_s = opened_s + self._settings.delivery_timeout_ms / 1000 - self._loop.time()
         wait_s = min(_ANSWER_S, max(left_s, 0)) - self._settings.call_timeout_ms / 1000
-        answer = node.connection.exchange(ApiKey.PRODUCE, PRODUCE_VERSION, body, wait_s)
+        answer = node.connection.exchange(
+            ApiKey.PRODUCE, PRODUCE_VERSION, body, wait_s, is_prompt=True
+        )
         answer.add_done_callback(partial(self._answered, node, node.connection, sent))
 
     # --- Answers ---------------------------------------------------------------------------------

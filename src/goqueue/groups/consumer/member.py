@@ -6,7 +6,12 @@ import msgspec
 
 from goqueue.groups.encoding import ConsumerMemberValue, by_topic, flatten
 from goqueue.groups.member_memory import held_by
-from goqueue.groups.messages import JOINING_EPOCH, ClassicProtocols, ConsumerHeartbeat
+from goqueue.groups.messages import (
+    JOINING_EPOCH,
+    ClassicProtocols,
+    ConsumerHeartbeat,
+    PollingTerms,
+)
 from goqueue.groups.reconciled.member import Reconciling, updated_by
 from goqueue.model.topic_partition import TopicIdPartition
 
@@ -18,7 +23,10 @@ class ConsumerMember(Reconciling[TopicIdPartition], frozen=True, kw_only=True):
     subscribed_regex: str = ""
     server_assignor: str | None = None
     session_timeout_ms: int | None = None
-    """Its own, in place of the group's; not stored, as whoever can say it joins again."""
+    """Its own, in place of the group's; stored with `polling`, or not at all where whoever can say
+    it joins again."""
+    polling: PollingTerms | None = None
+    """Set for a member that the broker reads for, in a cluster."""
     classic: ClassicProtocols | None = None
     """Set for a member that speaks the classic protocol; its epoch is its generation."""
 
@@ -55,6 +63,7 @@ class ConsumerMember(Reconciling[TopicIdPartition], frozen=True, kw_only=True):
             server_assignor=request.server_assignor or self.server_assignor,
             classic=request.classic,
             session_timeout_ms=request.session_timeout_ms or self.session_timeout_ms,
+            polling=request.polling if is_joining else self.polling,
         )
 
     def is_assigned_like(self, other: ConsumerMember) -> bool:
@@ -82,6 +91,7 @@ class ConsumerMember(Reconciling[TopicIdPartition], frozen=True, kw_only=True):
             by_topic(self.pending_revocation),
             by_topic(self.target),
             self.classic,
+            self.polling,
         )
 
     @classmethod
@@ -104,4 +114,6 @@ class ConsumerMember(Reconciling[TopicIdPartition], frozen=True, kw_only=True):
             pending_revocation=flatten(value.pending_revocation),
             target=flatten(value.target),
             classic=value.classic,
+            polling=value.polling,
+            session_timeout_ms=None if value.polling is None else value.polling.session_timeout_ms,
         )

@@ -62,6 +62,8 @@ class Member(msgspec.Struct):
     client_id: str = ""
     client_host: str = ""
     epoch: int = 0
+    coordinated_in: int = -1
+    """The epoch of the coordinator that knows of the member: of a later one, it is made anew."""
     releases_itself: bool = False
     """It says when it has given up a partition; otherwise its next heartbeat says so."""
     assigned: frozenset[TopicPartition] = frozenset()

@@ -18,6 +18,7 @@ from goqueue.groups.messages import (
     ConsumerHeartbeatResult,
     OffsetToCommit,
     PartitionOutcomes,
+    PollingTerms,
 )
 from goqueue.groups.polling.member import AutoCommit, Member
 from goqueue.model.errors import (
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from goqueue.groups.consumer.member import ConsumerMember
     from goqueue.groups.polling.reader import MemberReader, Polled
     from goqueue.groups.service import Groups
+    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topics
 
@@ -88,6 +90,12 @@ class Memberships:
         member.releases_itself = releases_itself
         if auto_commit_ms is not None:
             member.auto = AutoCommit(auto_commit_ms, self._clock.now_ms())
+        terms = None
+        if self._groups.in_cluster:
+            terms = PollingTerms(
+                reset_to_earliest, releases_itself, auto_commit_ms, session_timeout_ms
+            )
+            member.coordinated_in = self._groups.epoch_of(group_id)
         await self._heartbeat(
             member,
             ConsumerHeartbeat(
@@ -101,6 +109,7 @@ class Memberships:
                 owned=frozenset(),
                 server_assignor=assignor,
                 session_timeout_ms=session_timeout_ms,
+                polling=terms,
             ),
         )
         if len(self._members) >= _MAX_MEMBERS:
@@ -131,6 +140,10 @@ class Memberships:
             StaleMemberEpochError: it speaks for another epoch than its newest.
         """
         member = self._members.get((group_id, member_id))
+        if self._groups.in_cluster:
+            epoch_now = self._groups.epoch_of(group_id)
+            if member is None or member.coordinated_in != epoch_now:
+                member = self._rebuilt(group_id, member_id, epoch_now)
         if member is None:
             raise UnknownMemberError(
                 f"group {group_id!r} has no member {member_id!r}: its session may have ended; "
@@ -141,6 +154,28 @@ class Memberships:
                 f"member {member_id!r} is at generation {member.epoch}, the request says {epoch}: "
                 "send a heartbeat first"
             )
+        return member
+
+    def _rebuilt(self, group_id: str, member_id: str, coordinated_in: int) -> Member | None:
+        """A member that another coordinator has let in, as its group is stored.
+
+        It goes on where its group has committed; None when the group does not know it.
+        """
+        known = next((each for each in self._known(group_id) if each.member_id == member_id), None)
+        if known is None or known.polling is None:
+            self._members.pop((group_id, member_id), None)
+            return None
+        terms = known.polling
+        member = Member(group_id, member_id, terms.reset_to_earliest)
+        member.client_id, member.client_host = known.client_id, known.client_host
+        member.epoch, member.coordinated_in = known.epoch, coordinated_in
+        member.releases_itself = terms.releases_itself
+        member.assigned = self._named(known.assigned)
+        if terms.releases_itself:
+            member.revoking = self._named(known.pending_revocation)
+        if terms.auto_commit_ms is not None:
+            member.auto = AutoCommit(terms.auto_commit_ms, self._clock.now_ms())
+        self._members[group_id, member_id] = member
         return member
 
     async def heartbeat(self, member: Member) -> None:
@@ -215,17 +250,20 @@ class Memberships:
         member.heartbeat_interval_ms = result.heartbeat_interval_ms
         if result.assignment is None:
             return
-        topics = self._topics.catalogue.by_id
-        assigned = frozenset(
-            TopicPartition(topics[topic_id].name, number)
-            for topic_id, number in result.assignment
-            if topic_id in topics
-        )
+        assigned = self._named(result.assignment)
         if member.releases_itself:
             member.revoking = (member.revoking | member.assigned) - assigned
         member.assigned = assigned
         for partition in set(member.positions) - member.assigned:
             del member.positions[partition]
+
+    def _named(self, places: Iterable[TopicIdPartition]) -> frozenset[TopicPartition]:
+        topics = self._topics.catalogue.by_id
+        return frozenset(
+            TopicPartition(topics[topic_id].name, number)
+            for topic_id, number in places
+            if topic_id in topics
+        )
 
     def _with_ids(self, partitions: Iterable[TopicPartition]) -> frozenset[tuple[UUID, int]]:
         topics = self._topics.catalogue.by_name

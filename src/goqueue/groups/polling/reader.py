@@ -13,7 +13,7 @@ from goqueue.model.errors import OffsetOutOfRangeError
 from goqueue.model.limits import MAX_POLLED_BYTES
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Isolation
-from goqueue.reading.fetch import Fetched, Fetcher, FetchRequest, PartitionRead, bytes_for
+from goqueue.reading.fetch import Fetched, FetchRequest, PartitionRead, bytes_for
 from goqueue.reading.stored_messages import StoredMessage, messages_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from goqueue.groups.service import Groups
     from goqueue.partitions.batch_opener import BatchOpener
     from goqueue.partitions.damage import DamageReports
-    from goqueue.partitions.partitions import Partitions
+    from goqueue.reading.positions import Positions
+    from goqueue.reading.stored_messages import Fetches
 
 _EACH_BYTES: Final = 1024 * 1024
 """Of one partition, so that one poll has something of each."""
@@ -40,13 +41,13 @@ class MemberReader:
     def __init__(
         self,
         groups: Groups,
-        partitions: Partitions,
-        fetcher: Fetcher,
+        positions: Positions,
+        fetcher: Fetches,
         opener: BatchOpener,
         damage: DamageReports,
     ) -> None:
         self._groups = groups
-        self._partitions = partitions
+        self._positions = positions
         self._fetcher = fetcher
         self._opener = opener
         self._damage = damage
@@ -64,7 +65,9 @@ class MemberReader:
         assigned = assigned[turn:] + assigned[:turn]
         max_bytes = bytes_for(limit, max_bytes)
         each_bytes = min(max_bytes, _EACH_BYTES)
-        reads = [PartitionRead(each, self._position(member, each), each_bytes) for each in assigned]
+        reads = [
+            PartitionRead(each, await self._position(member, each), each_bytes) for each in assigned
+        ]
         request = FetchRequest(
             reads,
             max_wait_ms,
@@ -99,7 +102,7 @@ class MemberReader:
         messages += found
         member.positions[partition] = fetched.next_offset if is_all else found[-1].record.offset + 1
 
-    def _position(self, member: Member, partition_id: TopicPartition) -> int:
+    async def _position(self, member: Member, partition_id: TopicPartition) -> int:
         """Where to read on: where this member was, where its group was, or at an end."""
         position = member.positions.get(partition_id)
         if position is not None:
@@ -108,8 +111,7 @@ class MemberReader:
         committed = coordinator.fetch_offsets(
             member.group_id, [partition_id], member_id=member.member_id, epoch=member.epoch
         )[partition_id]
-        partition = self._partitions.partition(partition_id)
-        if isinstance(committed, CommittedOffset) and committed.offset >= partition.log_start:
+        ends = await self._positions.ends(partition_id)
+        if isinstance(committed, CommittedOffset) and committed.offset >= ends.log_start:
             return committed.offset
-        end = partition.readable_to(Isolation.READ_COMMITTED)
-        return partition.log_start if member.reset_to_earliest else end
+        return ends.log_start if member.reset_to_earliest else ends.readable_to

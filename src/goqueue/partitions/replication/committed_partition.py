@@ -154,6 +154,7 @@ class CommittedPartition(Partition):
         self.not_enough = self.isolated = None
         if was_leading:
             self._over_epoch = led_epoch
+            self.verifying.clear()
             self._tail.clear()
             where = "no node leads it yet" if leader is None else f"node {leader} leads it now"
             self._commit.fail_all(

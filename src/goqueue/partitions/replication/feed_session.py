@@ -4,23 +4,26 @@ A follower keeps a session for each connection. The session knows where each of 
 a request names only those that have moved, and an append marks its partition in the sessions that
 watch it. The cost of a request follows the partitions that changed, however many there are.
 
-A request that finds nothing is parked. It is answered in the turn of the next append, when the
-high watermark has moved and nothing came along for a few milliseconds, or when its time is over;
-and at once when the follower sends another one, which says where more of its replicas are.
+A request that finds nothing is parked. It is answered in the turn of the next append, when a high
+watermark has moved and no batch of its partition came along for a few milliseconds, or when its
+time is over; and at once when the follower sends another one, which says where more of its replicas
+are.
 """
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.cluster.records import PartitionKey
-from goqueue.model.errors import DamagedRangeError, GoQueueError
+from goqueue.model.errors import ClusterError, DamagedRangeError, GoQueueError
 from goqueue.partitions.replication.tail import TailRegion
+from goqueue.partitions.replication.watched import PARTITION_BYTES, Watched
 from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.fetch import FetchedPartition, FetchedTopic
 from goqueue.wire.kafka.replica_fetch import encode_response
+from goqueue.wire.kafka.replies import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,18 +39,17 @@ if TYPE_CHECKING:
     from goqueue.wire.kafka.primitives import Buffer
     from goqueue.wire.kafka.replica_fetch import ReplicaFetch
 
-PARTITION_BYTES: Final = 1024 * 1024
-"""Of one partition in one answer, unless a single batch is larger."""
 ANSWER_BYTES: Final = 8 * 1024 * 1024
 """Of all partitions in one answer; the others come with the next."""
-TELL_S: Final = 0.02
-"""How long a new high watermark waits for batches to travel with: a round trip of its own costs as
-much as one with a batch, and nobody waits for it at a follower."""
+TELL_S: Final = 0.01
+"""How long a new high watermark waits for batches of its partition, and then once more for those of
+any other: a round trip of its own costs as much as one with a batch, an answer about two partitions
+more than one about one, and nobody waits for a watermark at a follower."""
+_EARLY_S: Final = 0.002
+"""Timers of uvloop count whole milliseconds and come up to one too early."""
 
-FetchedTopics: TypeAlias = "list[FetchedTopic]"
 
-
-class SessionLostError(GoQueueError):
+class SessionLostError(ClusterError):
     """A request does not continue the session of its connection: the follower begins another."""
 
 
@@ -63,78 +65,6 @@ class FeedHost(Protocol):
         """A partition that this node leads, or why there is nothing to be had of it."""
 
 
-class Watched:
-    """One replica of a follower in a session: where it is, and what it was told."""
-
-    __slots__ = ("_session", "_watermark", "key", "led", "loaded", "max_bytes", "offset")
-
-    def __init__(self, session: FeedSession, key: PartitionKey, led: LedPartition) -> None:
-        self._session = session
-        self.key = key
-        self.led = led
-        self.offset: int | None = None
-        """What it has; None while batches are on their way to it."""
-        self.max_bytes = PARTITION_BYTES
-        self.loaded: Chunk | ErrorCode | None = None
-        """What was read for it in a thread."""
-        self._watermark = (-1, -1)
-
-    @property
-    def node_id(self) -> int:
-        """Whose replica it is."""
-        return self._session.node_id
-
-    @property
-    def incarnation(self) -> int:
-        """Which run of the node asks."""
-        return self._session.incarnation
-
-    @property
-    def heard_s(self) -> float:
-        """When the session last asked for something."""
-        return self._session.heard_s
-
-    def appended(self) -> None:
-        """There is more to be had."""
-        if self.offset is not None:
-            self._session.mark(self)
-
-    def watermark_moved(self) -> None:
-        """There is something to be told, with the next batches or a little later."""
-        if self.offset is not None:
-            self._session.mark_told(self)
-
-    def ended(self) -> None:
-        """This node does not lead the partition any more."""
-        self._session.drop(self, ErrorCode.not_leader_or_follower)
-
-    @property
-    def has_news(self) -> bool:
-        """Whether the follower does not know where the log starts and how far it is committed."""
-        partition = self.led.partition
-        return self._watermark != (partition.high_watermark, partition.log_start)
-
-    def told(self, records: Sequence[Buffer] = ()) -> FetchedPartition:
-        """What the follower is told, with the batches that it has asked for.
-
-        The last stable offset is none of a follower's business; in its place stands the end of the
-        log, by which it knows how much it lacks.
-        """
-        partition = self.led.partition
-        high_watermark, log_start = self._watermark = (
-            partition.high_watermark,
-            partition.log_start,
-        )
-        return FetchedPartition(
-            self.key.partition,
-            ErrorCode.none,
-            high_watermark,
-            partition.log_end,
-            log_start,
-            records,
-        )
-
-
 class FeedSession:
     """Fetches of one node on one connection; answers come in the order of the requests."""
 
@@ -147,15 +77,19 @@ class FeedSession:
         self._loop = asyncio.get_running_loop()
         self._watched: dict[PartitionKey, Watched] = {}
         """As many as this node leads at most."""
-        self._due: dict[PartitionKey, Watched] = {}
+        self._due: dict[Watched, None] = {}
         """Those that have batches for the follower, the longest waiting first."""
-        self._news: dict[PartitionKey, Watched] = {}
+        self._news: dict[Watched, None] = {}
         """Those whose watermark is to be told."""
         self._errors: dict[PartitionKey, FetchedPartition] = {}
-        self._parked: asyncio.Future[Encoded] | None = None
+        self._parked: Reply[Encoded] | None = None
+        self._parked_until_s = 0.0
         self._max_bytes = ANSWER_BYTES
         self._timer: asyncio.TimerHandle | None = None
+        """Ends the wait of a parked request; it is left running for the next one."""
         self._teller: asyncio.TimerHandle | None = None
+        self._is_news_due = False
+        """Watermarks have waited for long enough: they go with the next answer."""
         self._is_woken = False
         self._epoch = 0
         self.read_count = 0
@@ -163,7 +97,7 @@ class FeedSession:
 
     # --- A request -------------------------------------------------------------------------------
 
-    def fetch(self, request: ReplicaFetch) -> Encoded | asyncio.Future[Encoded]:
+    def fetch(self, request: ReplicaFetch) -> Encoded | Reply[Encoded]:
         """Take in where replicas are; returns what there is for them, now or when there is some.
 
         Raises:
@@ -207,17 +141,19 @@ class FeedSession:
             self._forget(key)
             self._errors[key] = refusal
             return
-        self._watched[key] = led.watchers[self, key] = watched
-        self._errors.pop(key, None)
+        if key not in self._watched:
+            self._watched[key] = led.watchers[self, key] = watched
+        if self._errors:
+            self._errors.pop(key, None)
         watched.offset, watched.loaded = asked.fetch_offset, None
         watched.max_bytes = min(asked.max_bytes, PARTITION_BYTES)
         led.fetched(self.node_id, self.incarnation, asked, self.heard_s)
         if asked.fetch_offset < led.partition.log_end:
-            self._due[key] = watched
+            self._due[watched] = None
         else:
-            self._due.pop(key, None)
+            self._due.pop(watched, None)
         if watched.has_news:
-            self._news[key] = watched
+            self._news[watched] = None
 
     def _refuse(self, key: PartitionKey, code: ErrorCode) -> None:
         self._errors[key] = FetchedPartition(key.partition, code)
@@ -227,38 +163,43 @@ class FeedSession:
         if watched is not None:
             watched.led.watchers.pop((self, key), None)
             watched.offset = None
-        self._due.pop(key, None)
-        self._news.pop(key, None)
+            self._due.pop(watched, None)
+            self._news.pop(watched, None)
         self._errors.pop(key, None)
 
     # --- Its answer ------------------------------------------------------------------------------
 
-    def _collect(self) -> FetchedTopics:
+    def _collect(self) -> list[FetchedTopic]:
         """Everything that is to be told now; a new watermark alone waits a little longer."""
+        if not self._due and not self._errors:
+            return []
+        if len(self._due) == 1 and not self._errors and not self._is_news_due:
+            watched = self._due.popitem()[0]
+            told = self._read(watched)
+            return [] if told is None else [FetchedTopic(None, watched.key.topic_id, [told])]
         by_topic: dict[UUID, list[FetchedPartition]] = {}
         room = self._max_bytes
-        for key in list(self._due):
+        for watched in list(self._due):
             if room <= 0:
                 break
-            told = self._read(self._due.pop(key))
+            del self._due[watched]
+            told = self._read(watched)
             if told is not None:
                 room -= sum(map(len, told.records))
-                by_topic.setdefault(key.topic_id, []).append(told)
+                by_topic.setdefault(watched.key.topic_id, []).append(told)
         for key, error in self._errors.items():
             by_topic.setdefault(key.topic_id, []).append(error)
         self._errors.clear()
-        if by_topic:
+        if self._is_news_due and by_topic:
             self._add_news(by_topic)
         return [FetchedTopic(None, topic_id, told) for topic_id, told in by_topic.items()]
 
     def _add_news(self, by_topic: dict[UUID, list[FetchedPartition]]) -> None:
-        for key, watched in self._news.items():
+        for watched in self._news:
             if watched.has_news:
-                by_topic.setdefault(key.topic_id, []).append(watched.told())
+                by_topic.setdefault(watched.key.topic_id, []).append(watched.told())
         self._news.clear()
-        if self._teller is not None:
-            self._teller.cancel()
-            self._teller = None
+        self._is_news_due = False
 
     def _read(self, watched: Watched) -> FetchedPartition | None:
         """The batches that a replica lacks; None when there are none, or not in memory yet."""
@@ -288,7 +229,7 @@ class FeedSession:
 
     def _sent(self, watched: Watched, records: Sequence[Buffer]) -> FetchedPartition:
         watched.offset = None
-        self._news.pop(watched.key, None)
+        self._news.pop(watched, None)
         return watched.told(records)
 
     def _load(self, watched: Watched, load: Callable[[], Chunk]) -> None:
@@ -309,21 +250,31 @@ class FeedSession:
 
     # --- Waiting ---------------------------------------------------------------------------------
 
-    def _park(self, wait_s: float) -> asyncio.Future[Encoded]:
-        self._parked = self._loop.create_future()
-        self._timer = self._loop.call_later(wait_s, self._answer)
+    def _park(self, wait_s: float) -> Reply[Encoded]:
+        parked: Reply[Encoded] = Reply()
+        self._parked = parked
+        self._parked_until_s = self._loop.time() + wait_s
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._parked_until_s, self._time_is_over)
         if self._news:
             self._tell_soon()
-        return self._parked
+        return parked
+
+    def _time_is_over(self) -> None:
+        self._timer = None
+        if self._loop.time() >= self._parked_until_s - _EARLY_S:
+            self._answer()
+        elif self._parked is not None:
+            self._timer = self._loop.call_at(self._parked_until_s, self._time_is_over)
 
     def mark(self, watched: Watched) -> None:
         """There are batches for a replica."""
-        self._due[watched.key] = watched
+        self._due[watched] = None
         self._wake()
 
     def mark_told(self, watched: Watched) -> None:
         """There is a new watermark for it."""
-        self._news[watched.key] = watched
+        self._news[watched] = None
         if self._parked is not None:
             self._tell_soon()
 
@@ -352,15 +303,17 @@ class FeedSession:
 
     def _tell(self) -> None:
         self._teller = None
-        if self._parked is not None:
+        if not self._news:
+            return
+        if self._is_news_due and self._parked is not None:
             self._answer()
+        else:
+            self._is_news_due = True
+            self._tell_soon()
 
-    def _answer(self, topics: FetchedTopics | None = None) -> None:
+    def _answer(self, topics: list[FetchedTopic] | None = None) -> None:
         """End the wait of the parked request, with what there is by now."""
         parked, self._parked = self._parked, None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if parked is None or parked.done():
             return
         if topics is None:
@@ -371,7 +324,7 @@ class FeedSession:
                 topics = [FetchedTopic(None, each, told) for each, told in by_topic.items()]
         parked.set_result(self._encoded(topics))
 
-    def _encoded(self, topics: FetchedTopics) -> Encoded:
+    def _encoded(self, topics: list[FetchedTopic]) -> Encoded:
         answer = encode_response(topics)
         self._feed.traffic.sent.add(sum(map(len, answer.parts)))
         return answer
@@ -381,9 +334,11 @@ class FeedSession:
         for key in list(self._watched):
             self._forget(key)
         self._errors.clear()
-        if self._teller is not None:
-            self._teller.cancel()
-            self._teller = None
+        for timer in (self._teller, self._timer):
+            if timer is not None:
+                timer.cancel()
+        self._teller = self._timer = None
+        self._is_news_due = False
         self._answer([])
 
 

@@ -76,11 +76,11 @@ class Fetcher:
         self._traffic = traffic
         self._loop = asyncio.get_running_loop()
         self.followed: dict[PartitionKey, Fetching] = {}
-        self._due: dict[PartitionKey, Fetching] = {}
+        self._due: dict[Fetching, None] = {}
         """Those of which the leader is to be told something."""
         self._gone: dict[PartitionKey, None] = {}
         """Those that the session knows and that are fetched elsewhere, or not at all, by now."""
-        self._asked_in: dict[PartitionKey, int] = {}
+        self._asked_in: dict[Fetching, int] = {}
         """The request that last named a replica: an answer to an earlier one is not about it."""
         self._link: ReplicaLink | None = None
         self._number = 0
@@ -105,17 +105,18 @@ class Fetcher:
 
     def moved(self, fetching: Fetching) -> None:
         """A replica has something to tell the leader."""
-        self._due[fetching.key] = fetching
+        self._due[fetching] = None
         if not self._is_pump_due:
             self._is_pump_due = True
             self._loop.call_soon(self._pumped)
 
     def remove(self, key: PartitionKey) -> None:
         """Fetch it no more."""
-        if self.followed.pop(key, None) is None:
+        fetching = self.followed.pop(key, None)
+        if fetching is None:
             return
-        self._due.pop(key, None)
-        if self._asked_in.pop(key, None) is not None:
+        self._due.pop(fetching, None)
+        if self._asked_in.pop(fetching, None) is not None:
             self._gone[key] = None
             if not self._is_pump_due:
                 self._is_pump_due = True
@@ -153,7 +154,7 @@ class Fetcher:
         self._link = link
         self._session_epoch = self._in_flight = 0
         self._broken = self._loop.create_future()
-        self._due.update(self.followed)
+        self._due.update(dict.fromkeys(self.followed.values()))
         self._pump()
         await self._broken
 
@@ -191,17 +192,25 @@ class Fetcher:
             self._send(self._link, wanted)
 
     def _next_wanted(self) -> list[FetchTopic]:
+        if len(self._due) == 1:
+            fetching = self._due.popitem()[0]
+            asked = fetching.next_fetch()
+            if asked is None:
+                return []
+            self.named_count += 1
+            self._asked_in[fetching] = self._number + 1
+            return [FetchTopic(None, fetching.key.topic_id, [asked])]
         by_topic: dict[UUID, list[FetchPartition]] = {}
         count = 0
-        for key, fetching in list(self._due.items()):
+        for fetching in list(self._due):
             if count >= PARTITIONS_A_REQUEST:
                 break
-            del self._due[key]
+            del self._due[fetching]
             asked = fetching.next_fetch()
             if asked is not None:
                 count += 1
-                self._asked_in[key] = self._number + 1
-                by_topic.setdefault(key.topic_id, []).append(asked)
+                self._asked_in[fetching] = self._number + 1
+                by_topic.setdefault(fetching.key.topic_id, []).append(asked)
         self.named_count += count
         return [FetchTopic(None, topic_id, asked) for topic_id, asked in by_topic.items()]
 
@@ -217,7 +226,7 @@ class Fetcher:
             ANSWER_BYTES,
             self._session_epoch,
             wanted,
-            _forgotten(self._gone),
+            _forgotten(self._gone) if self._gone else (),
         )
         self._gone.clear()
         self._session_epoch += 1
@@ -244,7 +253,8 @@ class Fetcher:
             )
             return
         self._traffic.latency.observe(self._loop.time() - asked_s)
-        size_bytes = 0
+        size_bytes, was_pump_due = 0, self._is_pump_due
+        self._is_pump_due = True  # what moves meanwhile is told at the end of this step
         try:
             for topic in answer.topics:
                 for told in topic.partitions:
@@ -253,6 +263,8 @@ class Fetcher:
             logger.exception("an answer of node %d was not understood", self.leader)
             self._break(PeerUnavailableError(f"an answer of node {self.leader}: {error}"))
             return
+        finally:
+            self._is_pump_due = was_pump_due
         self._traffic.replicated.add(size_bytes)
         if self.bytes_per_s and size_bytes:
             self._resume_at_s = self._loop.time() + size_bytes / self.bytes_per_s
@@ -263,7 +275,7 @@ class Fetcher:
             return 0
         key = PartitionKey(topic_id, told.partition)
         fetching = self.followed.get(key)
-        if fetching is None or self._asked_in.get(key, number + 1) > number:
+        if fetching is None or self._asked_in.get(fetching, number + 1) > number:
             return 0  # it has moved since: the leader answers that as well
         return fetching.answered(told)
 

@@ -23,7 +23,7 @@ from goqueue.cluster.following import (
 )
 from goqueue.cluster.peers import Lane
 from goqueue.model.errors import GoQueueError, StorageError
-from goqueue.partitions.replication.feed_session import PARTITION_BYTES
+from goqueue.partitions.replication.watched import PARTITION_BYTES
 from goqueue.storage.epochs import EpochStart
 from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.fetch import FetchPartition
@@ -103,8 +103,8 @@ class Followed:
         self._retry: asyncio.TimerHandle | None = None
         self._work: asyncio.Task[None] | None = None
         """What is being done to the log and waits for the disk."""
-        self.leader_end = 0
-        """Where the leader's log ended when it last said so."""
+        self.leader_end = -1
+        """Where the leader's log ended when it last said so; -1 until then."""
         partition.on_persisted = self.persisted
 
     @property
@@ -128,25 +128,21 @@ class Followed:
         ask = self._planned()
         if ask is None:
             return None
-        self._told = ask.offset, self.partition.log_start
+        _, epoch, offset, last_epoch = ask
+        log_start = self.partition.log_start
+        self._told = offset, log_start
         return FetchPartition(
-            self.key.partition,
-            ask.epoch,
-            ask.offset,
-            ask.last_epoch,
-            self.partition.log_start,
-            PARTITION_BYTES,
+            self.key.partition, epoch, offset, last_epoch, log_start, PARTITION_BYTES
         )
 
     def _planned(self) -> FetchAsk | None:
         """The fetch that is asked for now, begun if none is."""
-        partition = self.partition
         asked = self.state.asked
         if asked is None:
-            asked = self.state.plan(
+            partition = self.partition
+            asked = self._ask = self.state.plan(
                 self._host.now_s(), partition.log_end, partition.position, partition.epochs
             )
-            self._ask = asked
         return asked
 
     def _ask_on(self) -> None:
@@ -183,6 +179,7 @@ class Followed:
             problem = _PROBLEMS.get(ErrorCode(told.error_code), FetchProblem.FAILED)
             self._told = None
         else:
+            partition.is_current = 0 <= self.leader_end <= partition.log_end
             self.leader_end = told.last_stable_offset
         if told.diverging_epoch is not None:
             self._told = None
@@ -235,9 +232,9 @@ class Followed:
             self._ask_on()
             return
         # The first batches of an epoch and what lies behind a gap are noted on the disk first.
-        first, _, _ = _BATCH.unpack_from(records)
-        is_plain = first <= partition.log_end and epoch_of(records) == partition.epochs.latest
-        if not is_plain or len(records) > _SMALL_BYTES:
+        first, _, epoch = _BATCH.unpack_from(records)
+        is_plain = first <= partition.log_end and epoch == partition.epochs.latest
+        if not is_plain or len(records) > _SMALL_BYTES or epoch_of(records) != epoch:
             self._begin(self._copy(act, records))
             return
         try:

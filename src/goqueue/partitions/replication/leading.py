@@ -211,7 +211,7 @@ class LedPartitions:
             self._send_soon(led, proposal)
         if led.progress.is_pending:
             self._urgent[led] = None
-        elif led.may_settle:
+        elif led.may_settle and all(map(self._view.is_active, led.progress.record.replicas)):
             led.is_settled = True
             self._unsettled.pop(led, None)
         if led.key not in self.by_key:

@@ -1,5 +1,6 @@
-"""Replicas with damaged records: nobody counts on them any more, then they are fetched again.
+"""Replicas with damaged records: another one's are put in their place, or all is fetched again.
 
+Where nobody has exactly what was there, nobody counts on the replica any more before it is cut.
 What a replica has fetched or appended in an epoch is trusted in that epoch. So a log is cut only
 when another node leads in a later one, and the record promises nothing of this replica. It enters
 the in-sync set again as every replica does: by fetching what is committed.
@@ -12,23 +13,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from goqueue.cluster.elections import expelled, handed_over
 from goqueue.cluster.proposals import PartitionChange
 from goqueue.cluster.records import PartitionKey
-from goqueue.model.errors import DamagedRangeError, GoQueueError
+from goqueue.model.errors import DamagedRangeError, GoQueueError, PeerUnavailableError
+from goqueue.records.batch import walk
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from goqueue.cluster.peers import Peers
     from goqueue.cluster.view import ClusterView
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.replication.replicated_partition import ReplicatedPartition
     from goqueue.partitions.replication.roles import Roles
+    from goqueue.storage.patching import DamagedStretch
     from goqueue.topics.catalogue import Topics
 
 logger = logging.getLogger(__name__)
 
+PATCHED_BYTES: Final = 64 * 1024 * 1024
+"""A stretch that is larger is cut off and fetched like everything else."""
 _STEP_S: Final = 0.2
 """How often it is looked at whether a damaged log may be cut."""
 
@@ -43,12 +52,15 @@ class Repairs:
         roles: Roles,
         partitions: Partitions,
         topics: Topics,
+        *,
+        peers: Peers,
     ) -> None:
         self._node_id = node_id
         self._view = view
         self._roles = roles
         self._partitions = partitions
         self._topics = topics
+        self._peers = peers
         self._loop: asyncio.AbstractEventLoop | None = None
         self._early: dict[TopicPartition, int] = {}
         """What was met before the roles were known: at most one place a partition."""
@@ -89,6 +101,8 @@ class Repairs:
     async def _repair(self, key: PartitionKey, partition: ReplicatedPartition, first: int) -> None:
         if not await partition.is_damaged_at(first):
             return  # the log was cut meanwhile, or it is something else that was lost
+        if await self._is_patched(key, partition, first):
+            return
         partition.distrusted_in = partition.leader_epoch  # from now on nothing is fetched
         try:
             while not await self._is_done(key, partition, first):  # noqa: ASYNC110 - of the cluster
@@ -96,6 +110,54 @@ class Repairs:
         finally:
             partition.distrusted_in = None
             self._roles.on_change(key)
+
+    async def _is_patched(
+        self, key: PartitionKey, partition: ReplicatedPartition, first: int
+    ) -> bool:
+        """Take the records from whoever has them: nothing else has to be given up for that."""
+        stored = self._view.partitions.get(key)
+        for node_id in () if stored is None else stored.value.replicas:
+            if node_id == self._node_id or not self._view.is_active(node_id):
+                continue
+            try:
+                stretch = await partition.patch(first, partial(self._read, key, node_id))
+            except GoQueueError as error:
+                logger.info("%s: not patched by node %d: %s", partition.id, node_id, error)
+                continue
+            if stretch is not None and not await partition.is_damaged_at(first):
+                logger.warning(
+                    "%s: damaged records from %d to %d are patched, as node %d has them",
+                    partition.id,
+                    stretch.first_offset,
+                    stretch.end_offset,
+                    node_id,
+                )
+                return True
+        return False
+
+    async def _read(self, key: PartitionKey, node_id: int, stretch: DamagedStretch) -> bytes:
+        """What another replica has in place of a damaged stretch."""
+        found, offset = bytearray(), stretch.first_offset
+        while offset < stretch.end_offset and len(found) < stretch.size_bytes <= PATCHED_BYTES:
+            answer = await self._peers.ask(
+                node_id,
+                ApiKey.READ_BATCHES,
+                0,
+                topic_id=key.topic_id,
+                partition_index=key.partition,
+                offset=offset,
+            )
+            if answer.error_code or not answer.batches:
+                raise PeerUnavailableError(
+                    f"node {node_id} answers {ErrorCode(answer.error_code).name} for offset "
+                    f"{offset}"
+                )
+            for position, info in walk(answer.batches):
+                if info.base_offset >= stretch.end_offset:
+                    break
+                found += answer.batches[position : position + info.size_bytes]
+                offset = info.next_offset
+        return bytes(found)
 
     async def _is_done(self, key: PartitionKey, partition: ReplicatedPartition, first: int) -> bool:
         try:

@@ -124,7 +124,9 @@ class Replicas:
         self._roles = Roles(identity, keeper, store, partitions, topics)
         self._roles.led, self._roles.followed = self.led, self.followed
         self._roles.on_change = self._change
-        self._repairs = Repairs(identity.node_id, keeper.view, self._roles, partitions, topics)
+        self._repairs = Repairs(
+            identity.node_id, keeper.view, self._roles, partitions, topics, peers=peers
+        )
         partitions.damage.on_damaged = self._repairs.met
         self._changed: set[PartitionKey] = set()
         self._settling: dict[PartitionKey, asyncio.Task[None]] = {}

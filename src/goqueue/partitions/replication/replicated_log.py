@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from goqueue.runtime.disk import Bytes
     from goqueue.storage.append_log import Appended
+    from goqueue.storage.patching import DamagedStretch
 
 _T = TypeVar("_T")
 
@@ -33,6 +34,15 @@ class ReplicatedLog(PartitionLog, Protocol):
     async def end_epochs(self) -> None:
         """Forget durably the epochs of leaders that wrote nothing. Raises `StorageError`."""
 
+    def damaged_stretch(self, offset: int) -> DamagedStretch | None:
+        """The damage that covers an offset, if intact batches follow it; in any thread."""
+
+    def patch(self, stretch: DamagedStretch, batches: Bytes) -> None:
+        """Put another replica's batches where this one's are damaged; in any thread.
+
+        Raises `BatchError` when they are not those that were there, `DiskError`.
+        """
+
     async def truncate(self, end_offset: int, rebuild: Callable[[], _T]) -> _T | None:
         """Cut the log, with every snapshot of what goes, and call `rebuild` in any thread.
 
@@ -41,6 +51,9 @@ class ReplicatedLog(PartitionLog, Protocol):
 
     async def restart(self, offset: int, rebuild: Callable[[], _T]) -> _T | None:
         """Let go everything and go on empty at an offset; otherwise as `truncate`."""
+
+    async def restore_whole(self, rebuild: Callable[[], _T]) -> _T | None:
+        """`restore` of a log of which nothing is lost. Raises `DiskError` when something is."""
 
     async def discard_unsynced(self, rebuild: Callable[[], _T]) -> _T | None:
         """Cut a failed log to what is on the disk, for appends to be taken again.

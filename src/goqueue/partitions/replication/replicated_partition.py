@@ -9,34 +9,59 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+import struct
+from enum import Enum
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import DamagedRangeError, InvariantError, StorageError
+from goqueue.model.ids import NO_PRODUCER_ID
+from goqueue.model.internal_topics import is_internal_topic
 from goqueue.partitions.replication.committed_partition import CommittedPartition
-from goqueue.records.batch import walk
+from goqueue.records.batch import LENGTH_PREFIX_BYTES, peek
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from goqueue.partitions.log_state import LogState
+    from goqueue.records.batch import BatchInfo
     from goqueue.runtime.disk import Bytes
+    from goqueue.storage.patching import DamagedStretch
 
 _log = logging.getLogger(__name__)
+_FOLLOWED: Final = struct.Struct(">8xi9xh20xq")
+"""Of the header of a batch: its length, its attributes and its producer."""
+
+
+class Standing(Enum):
+    """Who counts on a replica whose log has failed."""
+
+    GIVEN_UP = "given up"
+    """Nobody: it is cut to what is on its disk, and fetched again."""
+    NEEDED = "needed"
+    """Others have what is committed, and none of them can lead now. It goes on if the disk has
+    dropped nothing, and otherwise waits for them: with a hole it would lead without what they have.
+    """
+    ALONE = "alone"
+    """No other has what is committed: it keeps what it can."""
 
 
 class ReplicatedPartition(CommittedPartition):
     """A replica among others. At one time, one thing is copied, cut or noted."""
 
-    on_failed: Callable[[], Awaitable[bool]] | None = None
-    """Asked before a failed log is recovered: gives up the leadership and leaves the in-sync set.
-    True when other replicas have what is committed; False of the only one, which then keeps what it
-    has."""
+    on_failed: Callable[[], Awaitable[Standing]] | None = None
+    """Asked before a failed log is recovered: gives up the leadership and leaves the in-sync set,
+    where others have what is committed."""
     distrusted_in: int | None = None
     """The epoch in which stored records were found damaged: until the log is cut there, nothing is
     fetched, for that would say that everything before is here."""
     _is_given_up = False
     """Nobody counts on this replica since its log failed: it is cut, however often that is tried.
     Recovered as the only copy is, a log that was cut halfway would have a hole."""
+    is_current = False
+    """What is copied next was appended by the leader since this replica had everything: a moment
+    ago."""
+    _heard: tuple[int, float] | None = None
+    """An epoch, and by how much its leader's stamps are ahead of this node's monotonic clock."""
     _wanted_start = 0
     _moving_start: asyncio.Task[None] | None = None
 
@@ -79,14 +104,37 @@ class ReplicatedPartition(CommittedPartition):
 
     def _copied(self, batches: Bytes, before: int) -> None:
         """Let what follows from the log follow what was stored past an offset."""
-        state, now_ms = self._state, self._clock.now_ms()
-        view = memoryview(batches)
-        for at, info in walk(batches):
-            if info.next_offset > before and state.follows(info):
-                state.note(info, info.base_offset, view[at : at + info.size_bytes], now_ms)
+        state, view = self._state, memoryview(batches)
+        at, last, end = 0, 0, len(view)
+        while at < end:
+            last = at
+            size, attributes, producer_id = _FOLLOWED.unpack_from(view, at)
+            after = at + LENGTH_PREFIX_BYTES + size
+            # Most batches are of no interest to anybody, and not worth a look at their headers.
+            if producer_id != NO_PRODUCER_ID or attributes:
+                info = peek(view, at)
+                if info.next_offset > before and state.follows(info):
+                    now_ms = self._clock.now_ms()
+                    state.note(info, info.base_offset, view[at:after], now_ms)
+            at = after
+        if self.is_current and is_internal_topic(self.id.topic):
+            self._hear(peek(view, last))
         if not self._is_marked:
             self._mark()
         self._log.flush_soon()
+
+    def _hear(self, info: BatchInfo) -> None:
+        """Note what time it was at the leader; the batch that came fastest counts."""
+        ahead_ms = info.max_timestamp - self._clock.monotonic_s() * 1000
+        if self._heard is not None and self._heard[0] == self.leader_epoch:
+            ahead_ms = max(ahead_ms, self._heard[1])
+        self._heard = self.leader_epoch, ahead_ms
+
+    def leader_time_ms(self) -> int | None:
+        """What the leader would stamp a batch with now, by those that came from it."""
+        if self._heard is None:
+            return None
+        return round(self._clock.monotonic_s() * 1000 + self._heard[1])
 
     async def truncate(self, to: int) -> int:
         """Cut what the leader does not have; returns where the log ends now.
@@ -160,15 +208,38 @@ class ReplicatedPartition(CommittedPartition):
             return True
         return False
 
+    async def patch(
+        self, offset: int, read: Callable[[DamagedStretch], Awaitable[Bytes]]
+    ) -> DamagedStretch | None:
+        """Put what another replica has where the records at an offset are damaged.
+
+        None when nothing is damaged there that could be patched. Nothing else of the log changes,
+        and nobody counts on less of it meanwhile: who reads the damage is refused as before.
+
+        Raises:
+            GoQueueError: the other has something else, or nothing, or the disk refused.
+        """
+        stretch = await asyncio.to_thread(self._replica.damaged_stretch, offset)
+        if stretch is not None:
+            batches = await read(stretch)
+            async with self._turn:
+                if not self.is_closed:
+                    await asyncio.to_thread(self._replica.patch, stretch, batches)
+        return stretch
+
     async def recover(self) -> None:
         """Bring a failed log back: by what others have, or alone if there are none.
 
         Raises `GoQueueError` while the disk still refuses, or the leadership cannot be given up.
         """
         if not self._is_given_up:
-            self._is_given_up = self.on_failed is not None and await self.on_failed()
+            standing = Standing.ALONE if self.on_failed is None else await self.on_failed()
+            self._is_given_up = standing is Standing.GIVEN_UP
+            if standing is Standing.ALONE:
+                await super().recover()
+            elif standing is Standing.NEEDED:
+                self._restored(await self._replica.restore_whole(self._rebuild))
         if not self._is_given_up:
-            await super().recover()
             self.admitted()
             return
         async with self._turn:

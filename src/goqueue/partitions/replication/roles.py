@@ -18,6 +18,7 @@ from goqueue.cluster.records import PartitionRecord, decode, new_token
 from goqueue.model.errors import MetadataError, MetadataUnavailableError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.replica import Following, Leading
+from goqueue.partitions.replication.replicated_partition import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -181,37 +182,38 @@ class Roles:
 
     # --- A failed log ----------------------------------------------------------------------------
 
-    async def give_up(self, key: PartitionKey) -> bool:
+    async def give_up(self, key: PartitionKey) -> Standing:
         """Leave every in-sync set before a failed log is cut to what is on its disk.
 
         A leader hands over first. Then the record may still promise something of this node: another
         may have been made leader meanwhile, or this one, which has not begun to lead. Whoever is
-        elected from what the record promises has to have it. False of the only one that does: it
-        keeps what it can.
+        elected from what the record promises has to have it.
 
         Raises:
             MetadataError: the store did not say that nobody counts on it; to be tried again.
         """
-        if key in self.led.by_key:
+        led = self.led.by_key.get(key)
+        if led is not None:
             if not await self.led.resign(key, FAILED_RESIGN_S, lost=True):
-                return False
+                others = {*led.progress.maximal, *led.progress.record.elr} - {led.progress.node_id}
+                return Standing.NEEDED if others else Standing.ALONE
             await self._demote(key)
             self.led.end(key)
             self.on_change(key)
         for _ in range(_STRIKES):
             entry = await self._store.get(str(key))
             if entry is None:
-                return False
+                return Standing.ALONE  # its topic was deleted
             record = decode(entry.value, PartitionRecord, entry.key)
             promised = {*record.isr, *record.elr}
             if self._identity.node_id not in promised:
                 await self._keeper.reached(entry.revision)
-                return True
+                return Standing.GIVEN_UP
             # In the next epoch: what was fetched in this one would bring it back in at once.
             struck = expelled(record, self._identity.node_id, self._view)
             struck = struck or strike(record, self._identity.node_id)
             if struck is None or len(promised) == 1:
-                return False
+                return Standing.ALONE
             await self.propose("strike", PartitionChange(key, entry.revision, struck))
         raise MetadataUnavailableError(
             f"{key}: its log has failed, and the in-sync set cannot be left at the moment"

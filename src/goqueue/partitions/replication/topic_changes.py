@@ -12,7 +12,11 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from goqueue.cluster.records import PartitionKey
-from goqueue.model.errors import GoQueueError, MetadataUnavailableError
+from goqueue.model.errors import (
+    GoQueueError,
+    LeaderUnavailableError,
+    MetadataUnavailableError,
+)
 from goqueue.partitions.topic_changes import TopicChanges
 from goqueue.topics.replica_assignments import ANYWHERE, Replication
 
@@ -91,8 +95,19 @@ class ClusterTopicChanges(TopicChanges):
                 return
             await self._sleep(_OPEN_S)
 
-    async def create_internal(self, name: str, partition_count: int) -> None:
-        """Leave it to the controller, which makes internal topics once there are enough nodes."""
+    async def create_internal(self, name: str, partition_count: int) -> None:  # noqa: ARG002 - the controller's
+        """Wait for the controller, which makes internal topics once there are enough nodes.
+
+        Raises:
+            LeaderUnavailableError: it has not done so yet.
+        """
+        for _ in range(_OPEN_LOOKS):
+            if name in self.topics.catalogue.by_name:
+                return
+            await self._sleep(_OPEN_S)
+        raise LeaderUnavailableError(
+            f"{name} is not there yet: it is made once enough nodes are running; try again"
+        )
 
     async def restore_internal_settings(self) -> None:
         """Clients of a cluster never could change the settings of internal topics."""

@@ -7,15 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.offsets import committed_offsets
-from goqueue.topics.replica_assignments import ANYWHERE, Replication, check_assignments
+from goqueue.topics.replica_assignments import (
+    ANYWHERE,
+    Replication,
+    check_assignments,
+    check_factor,
+)
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import AdminServiceServicer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from grpc.aio import ServicerContext
 
     from goqueue.broker.broker import Broker
     from goqueue.groups.describe import GroupListing
+    from goqueue.partitions.elsewhere.figures import Figures
     from goqueue.topics.catalogue import Topic
 
 
@@ -32,10 +40,15 @@ class AdminService(AdminServiceServicer):
     ) -> pb.Topic:
         """Make a topic."""
         count = request.partitions if request.HasField("partitions") else None
-        topic = await self._broker.create_topic(request.name, count, dict(request.settings))
+        factor = request.replication_factor if request.HasField("replication_factor") else None
+        if not self._broker.facts.is_cluster:
+            check_factor(factor)
+        topic = await self._broker.create_topic(
+            request.name, count, dict(request.settings), Replication(factor)
+        )
         if self._broker.facts.is_cluster:
             await self._broker.topic_changes.opened(topic)
-        return self._topic(topic)
+        return await self._exact(topic)
 
     async def ListTopics(
         self, request: pb.ListTopicsRequest, context: ServicerContext[Any, Any]
@@ -44,7 +57,7 @@ class AdminService(AdminServiceServicer):
         topics = sorted(self._broker.topics.catalogue.by_name.items())
         return pb.ListTopicsResponse(
             topics=(
-                self._topic(topic)
+                self._topic(topic, self._broker.figures.of_topic(topic))
                 for _, topic in topics
                 if request.include_internal or not topic.is_internal
             )
@@ -54,7 +67,7 @@ class AdminService(AdminServiceServicer):
         self, request: pb.TopicRequest, context: ServicerContext[Any, Any]
     ) -> pb.Topic:
         """One topic."""
-        return self._topic(self._broker.topics.catalogue.topic(request.name))
+        return await self._exact(self._broker.topics.catalogue.topic(request.name))
 
     async def ConfigureTopic(
         self, request: pb.ConfigureTopicRequest, context: ServicerContext[Any, Any]
@@ -70,7 +83,7 @@ class AdminService(AdminServiceServicer):
             if name not in request.unset
         }
         changed = await self._broker.configure_topic(topic.name, {**kept, **request.set})
-        return self._topic(changed)
+        return await self._exact(changed)
 
     async def GrowTopic(
         self, request: pb.GrowTopicRequest, context: ServicerContext[Any, Any]
@@ -85,7 +98,7 @@ class AdminService(AdminServiceServicer):
                 new_count = request.partitions - topic.partition_count
                 check_assignments(replicas, self._broker.settings.node_id, new_count)
         grown = await self._broker.grow_topic(request.name, request.partitions, replication)
-        return self._topic(grown)
+        return await self._exact(grown)
 
     async def DeleteTopic(
         self, request: pb.TopicRequest, context: ServicerContext[Any, Any]
@@ -94,7 +107,11 @@ class AdminService(AdminServiceServicer):
         await self._broker.delete_topic(request.name)
         return pb.DeleteTopicResponse()
 
-    def _topic(self, topic: Topic) -> pb.Topic:
+    async def _exact(self, topic: Topic) -> pb.Topic:
+        return self._topic(topic, await self._broker.figures.exact(topic))
+
+    @staticmethod
+    def _topic(topic: Topic, figures: Sequence[Figures | None]) -> pb.Topic:
         return pb.Topic(
             name=topic.name,
             topic_id=str(topic.topic_id),
@@ -102,12 +119,13 @@ class AdminService(AdminServiceServicer):
             settings=dict(topic.settings.overrides),
             partitions=(
                 pb.PartitionInfo(
-                    partition=each.id.partition,
+                    partition=number,
                     log_start=each.log_start,
                     log_end=each.log_end,
                     size_bytes=each.size_bytes,
                 )
-                for each in self._broker.partitions.of_topic(topic)
+                for number, each in enumerate(figures)
+                if each is not None
             ),
         )
 

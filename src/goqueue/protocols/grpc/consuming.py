@@ -8,14 +8,12 @@ from urllib.parse import unquote
 
 from goqueue.model.limits import MAX_DELIVERIES, MAX_UNACKED, MAX_VISIBILITY_MS
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.partitions.partition import Isolation, Partition
 from goqueue.protocols.grpc.conversions import bounded, position_of, split, to_message
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.limits import MAX_POLLED_MESSAGES, MAX_WAIT_MS, MAX_WINDOW
 from goqueue.protocols.grpc.queue_subscription import QueueSubscription, Wishes
 from goqueue.protocols.grpc.subscription import Subscription
 from goqueue.queues.delivery.settings import Mode, QueueSettings
-from goqueue.reading.positions import offset_of
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import ConsumeServiceServicer
 
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.protocols.grpc.interceptor import OpenStreams
+    from goqueue.reading.positions import Ends
 
 
 LAST_WRITE_S: Final = 2.0
@@ -75,17 +74,16 @@ class ConsumeService(ConsumeServiceServicer):
             "max_messages", request.max_messages, DEFAULT_MESSAGES, 1, MAX_POLLED_MESSAGES
         )
         wait_ms = bounded("max_wait_ms", request.max_wait_ms, HEARTBEAT_MS, 1, MAX_WAIT_MS)
-        partition = self._broker.partitions.partition(
-            TopicPartition(request.topic, request.partition)
-        )
+        place = TopicPartition(request.topic, request.partition)
         position = position_of(request.start, request.offset, request.timestamp_ms)
-        offset = await offset_of(partition, position, self._broker.executor)
-        until = _until(request, partition)
-        await write(pb.ConsumeResponse(next_offset=offset, high_watermark=partition.high_watermark))
+        offset = await self._broker.positions.offset_of(place, position)
+        ends = await self._broker.positions.ends(place)
+        until = _until(request, ends)
+        await write(pb.ConsumeResponse(next_offset=offset, high_watermark=ends.high_watermark))
         trace_id_of = self._broker.tracer.trace_id_of
         while until is None or offset < until:
             read = await self._broker.reader.read(
-                partition.id,
+                place,
                 offset,
                 limit=_ALL,
                 max_bytes=READ_BYTES,
@@ -206,9 +204,9 @@ def _host(peer: str) -> str:
     return unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]")
 
 
-def _until(request: pb.ConsumeRequest, partition: Partition) -> int | None:
+def _until(request: pb.ConsumeRequest, partition_ends: Ends) -> int | None:
     """Before which offset the stream ends; None when it does not."""
     ends = [request.until_offset] if request.HasField("until_offset") else []
     if request.until_end:
-        ends.append(partition.readable_to(Isolation.READ_COMMITTED))
+        ends.append(partition_ends.readable_to)
     return min(ends, default=None)

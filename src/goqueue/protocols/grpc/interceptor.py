@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grpc
@@ -24,6 +25,26 @@ logger = logging.getLogger(__name__)
 
 Handler: TypeAlias = "Callable[[Any, aio.ServicerContext[Any, Any]], Awaitable[Any]]"
 """Every handler of ours is a coroutine; those that stream write to their context."""
+
+
+class Kind(Enum):
+    """What a call sends and gets, as gRPC names it; the contract has no call that only sends."""
+
+    UNARY_UNARY = "unary_unary"
+    UNARY_STREAM = "unary_stream"
+    STREAM_STREAM = "stream_stream"
+
+    def make(self, inner: Handler, **codecs: Any) -> grpc.RpcMethodHandler[Any, Any]:
+        """A handler of this kind."""
+        made: grpc.RpcMethodHandler[Any, Any] = getattr(grpc, f"{self.value}_rpc_method_handler")(
+            inner, **codecs
+        )
+        return made
+
+
+def behaviour(handler: grpc.RpcMethodHandler[Any, Any]) -> tuple[Kind, Handler]:
+    """The kind of a handler, and the function in it."""
+    return next((kind, inner) for kind in Kind if (inner := getattr(handler, kind.value)))
 
 
 class OpenStreams:
@@ -79,18 +100,21 @@ class ErrorInterceptor(aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None or not _is_ours(method):
             return handler
+        self._wrapped[method] = self.wrapped(method, handler)
+        return self._wrapped[method]
+
+    def wrapped(
+        self, method: str, handler: grpc.RpcMethodHandler[Any, Any]
+    ) -> grpc.RpcMethodHandler[Any, Any]:
+        """A handler of the bytes of requests, whose errors are the status of the call."""
         parser = parser_of(handler.request_deserializer, self._turns)
-        for kind in ("unary_unary", "unary_stream", "stream_stream"):
-            inner = getattr(handler, kind)
-            if inner is not None:
-                parsed = _of_stream(inner, parser) if kind == "stream_stream" else inner
-                make = getattr(grpc, f"{kind}_rpc_method_handler")
-                self._wrapped[method] = make(
-                    self._guarded(parsed, method, None if kind == "stream_stream" else parser),
-                    response_serializer=handler.response_serializer,
-                )
-                return self._wrapped[method]
-        return handler
+        kind, inner = behaviour(handler)
+        is_stream = kind is Kind.STREAM_STREAM
+        parsed = _of_stream(inner, parser) if is_stream else inner
+        return kind.make(
+            self._guarded(parsed, method, None if is_stream else parser),
+            response_serializer=handler.response_serializer,
+        )
 
     def _guarded(self, inner: Handler, method: str, parser: BoundedParser[Any] | None) -> Handler:
         async def handle(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 import msgspec
@@ -25,9 +25,13 @@ from goqueue.wire.grpc.limits import MAX_MESSAGE_BYTES
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb, goqueue_pb2_grpc as services
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from grpc.aio import ServicerContext
 
     from goqueue.broker.broker import Broker
+    from goqueue.protocols.forwarding import Forwards
+    from goqueue.protocols.grpc.carried import CarriedCalls
 
 
 NAMES: Final = frozenset(
@@ -116,10 +120,30 @@ class GrpcSettings(msgspec.Struct, frozen=True):
     credentials: grpc.ServerCredentials | None = None
 
 
+class _Methods:
+    """Takes the place of a server that services are added to, and keeps their handlers."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        """By the full names of methods."""
+
+    def add_generic_rpc_handlers(self, _handlers: object) -> None:
+        """The same once more, behind one function."""
+
+    def add_registered_method_handlers(
+        self, service: str, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]]
+    ) -> None:
+        """The methods of one service."""
+        self.handlers |= {f"/{service}/{name}": each for name, each in handlers.items()}
+
+
 class GrpcListener:
     """Serves one broker over gRPC."""
 
-    def __init__(self, broker: Broker, settings: GrpcSettings) -> None:
+    def __init__(
+        self, broker: Broker, settings: GrpcSettings, forwards: Forwards | None = None
+    ) -> None:
+        """Of a node of a cluster, `forwards` is what it asks of others for its clients."""
         self.settings = settings
         self.port = settings.port
         self._broker = broker
@@ -128,15 +152,34 @@ class GrpcListener:
         self._health = health.aio.HealthServicer()
         self._own_health = HealthService()
         self._server: aio.Server | None = None
+        self._interceptor = ErrorInterceptor(self._streams, self._turns)
+        self.carried: CarriedCalls | None = None
+        """Answers calls that other nodes have forwarded; None of a node on its own."""
+        if forwards is not None:
+            self._join(forwards)
+
+    def _join(self, forwards: Forwards) -> None:
+        """Answer as a node of a cluster."""
+        from goqueue.protocols.grpc.carried import CarriedCalls  # noqa: PLC0415 - not alone
+        from goqueue.protocols.grpc.forwarding import ForwardingInterceptor  # noqa: PLC0415 - as said
+
+        interceptor = ForwardingInterceptor(self._streams, self._turns, self._broker, forwards)
+        methods: Any = _Methods()
+        self._add_services(methods)
+        self.carried = CarriedCalls(
+            {name: interceptor.carried(name, each) for name, each in methods.handlers.items()}
+        )
+        self._interceptor = interceptor
 
     async def start(self) -> None:
         """Listen. Raises `OSError` when the address cannot be listened on."""
         server = aio.server(
-            interceptors=[ErrorInterceptor(self._streams, self._turns)],
+            interceptors=[self._interceptor],
             options=_OPTIONS,
             maximum_concurrent_rpcs=MAX_CALLS,
         )
         self._add_services(server)
+        self._add_health(server)
         address = f"{self.settings.host}:{self.settings.port}"
         try:
             if self.settings.credentials is None:
@@ -160,6 +203,8 @@ class GrpcListener:
         services.add_OffsetServiceServicer_to_server(OffsetService(broker), server)
         services.add_TransactionServiceServicer_to_server(TransactionService(broker, turns), server)
         services.add_AdminServiceServicer_to_server(AdminService(broker), server)
+
+    def _add_health(self, server: aio.Server) -> None:
         services.add_HealthServiceServicer_to_server(self._own_health, server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         if self.settings.reflection:

@@ -76,10 +76,8 @@ class OffsetService(OffsetServiceServicer):
         response = pb.FetchOffsetsResponse()
         for each in request.partitions:
             place = TopicPartition(each.topic, each.partition)
-            partition = self._broker.partitions.local(place)
-            found = PartitionLag(
-                *place, committed.get(place), partition.log_start, partition.log_end
-            )
+            figures = self._broker.figures.known(place)
+            found = PartitionLag(*place, committed.get(place), figures.log_start, figures.log_end)
             response.offsets.append(_committed_offset(found))
         return response
 

@@ -58,15 +58,15 @@ class TransactionService(TransactionServiceServicer):
         self, request: pb.TransactionRequest, context: ServicerContext[Any, Any]
     ) -> pb.Transaction:
         """Be heard of, so that an open transaction is not taken for abandoned."""
-        transactional_id, identity = self._who(request)
+        transactional_id, identity = await self._who(request)
         self._transactions.heartbeat(transactional_id, identity)
         return self._described(transactional_id)
 
-    def _who(
+    async def _who(
         self, request: pb.TransactionRequest | pb.AbortTransactionRequest
     ) -> tuple[str, Identity]:
         identity = _identity(request.producer)
-        actual = self._transactions.transactional_id_of(identity.producer_id)
+        actual = await self._transactions.find_id(identity.producer_id)
         if request.transactional_id not in {"", actual}:
             raise UnknownProducerError(
                 f"producer {identity.producer_id} is not the one of {request.transactional_id!r}"
@@ -82,7 +82,7 @@ class TransactionService(TransactionServiceServicer):
         self, request: pb.TransactionRequest, context: ServicerContext[Any, Any]
     ) -> pb.Transaction:
         """Open a transaction; a producer can have one at a time."""
-        transactional_id, identity = self._who(request)
+        transactional_id, identity = await self._who(request)
         await self._transactions.begin(transactional_id, identity)
         return self._described(transactional_id)
 
@@ -91,7 +91,7 @@ class TransactionService(TransactionServiceServicer):
     ) -> pb.Transaction:
         """Say that the transaction writes to a partition."""
         identity = _identity(request.producer)
-        transactional_id = self._transactions.transactional_id_of(identity.producer_id)
+        transactional_id = await self._transactions.find_id(identity.producer_id)
         place = TopicPartition(request.topic, request.partition)
         self._broker.topics.catalogue.require(place)
         await self._transactions.add_partitions(transactional_id, identity, [place])
@@ -135,7 +135,7 @@ class TransactionService(TransactionServiceServicer):
         self, request: pb.TransactionRequest, context: ServicerContext[Any, Any]
     ) -> pb.Transaction:
         """Let everything of the transaction count."""
-        transactional_id, identity = self._who(request)
+        transactional_id, identity = await self._who(request)
         await self._transactions.end(transactional_id, identity, Marker.COMMIT)
         return self._described(transactional_id)
 
@@ -144,7 +144,7 @@ class TransactionService(TransactionServiceServicer):
     ) -> pb.Transaction:
         """Let nothing of it count; without a producer, an administrator ends what hangs."""
         if request.HasField("producer"):
-            transactional_id, identity = self._who(request)
+            transactional_id, identity = await self._who(request)
             await self._transactions.end(transactional_id, identity, Marker.ABORT)
             return self._described(transactional_id)
         await self._transactions.abort(request.transactional_id)
@@ -160,7 +160,8 @@ class TransactionService(TransactionServiceServicer):
         unknown = sorted(set(request.states) - known)
         if unknown:
             raise InvalidRequestError(f"states: {unknown} are none of {sorted(known)}")
-        found = self._transactions.list(TransactionFilter(frozenset(request.states)))
+        wanted = TransactionFilter(frozenset(request.states))
+        found = await self._transactions.told(lambda: self._transactions.list(wanted))
         found.sort(key=lambda each: each.transactional_id)
         return pb.ListTransactionsResponse(transactions=map(_transaction, found))
 

@@ -20,4 +20,8 @@ def api_of(node: ServedNode) -> HttpApp:
 
         return build_router(node)
 
-    return HttpApp(load, without_context)
+    if node.forwards is None:
+        return HttpApp(load, without_context)
+    from goqueue.protocols.http.api.cluster_app import ClusterApp  # noqa: PLC0415 - not alone
+
+    return ClusterApp(load, without_context, node.broker, node.forwards)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from goqueue.cluster.facts import not_in_cluster
 from goqueue.protocols.http.api.router import Router
 from goqueue.protocols.http.groups.deliveries import DeliveryRoutes
 from goqueue.protocols.http.groups.groups import GroupRoutes, QueueSettingsRoutes
@@ -33,31 +32,13 @@ from goqueue.protocols.http.transactions.atomic_commit import AtomicCommitRoutes
 from goqueue.protocols.http.transactions.transactions import TransactionRoutes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from goqueue.protocols.http.api.served_node import ServedNode
-
-
-_ONE_NODE: Final[Mapping[type, str]] = {
-    QueueSettingsRoutes: "queue groups",
-    MemberRoutes: "members of groups over HTTP",
-    DeliveryRoutes: "members of groups over HTTP",
-    TransactionRoutes: "transactions",
-    AtomicCommitRoutes: "transactions",
-    QueueStatsRoutes: "queue groups",
-    DeadLetterRoutes: "dead-letter queues",
-    DelayedRoutes: "delayed messages",
-    SubjectRoutes: "schemas",
-    SchemaRoutes: "schemas",
-    PipelineRoutes: "reports of pipelines",
-}
-"""Families that a cluster does not serve yet, and what they are."""
 
 
 def build_router(node: ServedNode) -> Router:
     """Every route over one node."""
     router = Router()
-    overview = OverviewSource(node)
+    overview = _overview(node)
     for family in (
         TopicRoutes(node.broker),
         PublishRoutes(node.broker),
@@ -87,6 +68,15 @@ def build_router(node: ServedNode) -> Router:
         DocumentRoutes(router),
         ConsoleRoutes(),
     ):
-        what = _ONE_NODE.get(type(family)) if node.broker.facts.is_cluster else None
-        router.add(family, None if what is None else not_in_cluster(what))
+        router.add(family)
     return router
+
+
+def _overview(node: ServedNode) -> OverviewSource:
+    if node.forwards is None:
+        return OverviewSource(node)
+    from goqueue.protocols.http.operations.cluster_overview import (  # noqa: PLC0415 - not alone
+        ClusterOverviewSource,
+    )
+
+    return ClusterOverviewSource(node, node.forwards)

@@ -13,6 +13,7 @@ from goqueue.protocols.kafka import families
 from goqueue.protocols.kafka.cluster.api_versions import ApiVersionsApi
 from goqueue.protocols.kafka.cluster.features import FEATURES
 from goqueue.protocols.kafka.registry import ApiKey, ApiSpec, declared_specs
+from goqueue.protocols.kafka.share import families as share_families
 from goqueue.wire.kafka.schemas import OWN_FROM, versions
 
 if TYPE_CHECKING:
@@ -86,6 +87,18 @@ _NOTES: Final[dict[int, str]] = {
     ApiKey.COMMIT_TOGETHER: "our own: ends the transactions of a batch in one decision",
     ApiKey.HELLO: "our own, between the nodes of a cluster, on their internal listener",
     ApiKey.LOG_ENDS: "our own, likewise: how far the logs of a node's replicas reach",
+    ApiKey.READ_BATCHES: "our own, likewise: stored batches, for a replica whose own are damaged",
+    ApiKey.FIND_PRODUCERS: "our own, likewise: which producers a coordinator of transactions knows",
+    ApiKey.SHARE_TURN: "our own, likewise: what a share consumer did and wants at a leader",
+    ApiKey.CALL_GRPC: "our own, likewise: a call of the gRPC API that another node serves",
+    ApiKey.HAND_OVER: "our own, likewise: messages that another node moves to a partition",
+    ApiKey.FIND_BATCHES: "our own, likewise: which of them are in its committed log",
+    ApiKey.VIEW_REACHED: "our own, likewise: whether a node has seen a change of the metadata",
+    ApiKey.STATE_APPLIED: "our own, likewise: whether a node has what another one has stored",
+    ApiKey.FIND_RESTS: "our own, likewise: whether batches of which a part is delayed were stored",
+    ApiKey.PARTITION_FIGURES: "our own, likewise: sizes and ends of what a node leads",
+    ApiKey.WATCH_SOURCES: "our own, likewise: how far partitions can be read that queues read",
+    ApiKey.SETTLE_RECEIPTS: "our own, likewise: receipts of queue groups that the node keeps",
     ApiKey.CALL_HTTP: "our own: [a request of the HTTP API](http.md#over-a-kafka-connection), for "
     "clients that know the Kafka address only",
     38: _TOKENS,
@@ -126,7 +139,9 @@ def reference() -> str:
 
 def served_specs() -> dict[int, ApiSpec]:
     """What every family of handlers declares, by the number of the API."""
-    classes = [each for each in vars(families).values() if isinstance(each, type)]
+    modules = (families, share_families)
+    homes = [each for module in modules for each in vars(module).values()]
+    classes = [each for each in homes if isinstance(each, type)]
     found = (spec for each in (*classes, ApiVersionsApi) for spec in declared_specs(each))
     return {spec.key: spec for spec in found}
 

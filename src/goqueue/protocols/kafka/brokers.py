@@ -42,7 +42,7 @@ class Brokers:
     def _endpoint(self, node: NodeFacts, listener_name: str) -> NodeEndpoint | None:
         address: Address | NodeAddress | None
         if node.node_id == self._facts.node_id:
-            address = self._advertised[listener_name]
+            address = self._advertised.get(listener_name)  # none for other nodes, which know it
         else:
             address = node.listeners.get(listener_name)
         if address is None:

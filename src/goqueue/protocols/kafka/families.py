@@ -27,18 +27,13 @@ from goqueue.protocols.kafka.records.log_offsets import OffsetsApi
 from goqueue.protocols.kafka.records.produce import ProduceApi
 from goqueue.protocols.kafka.registry import Registry
 from goqueue.protocols.kafka.settings import Address, SaslSettings
-from goqueue.protocols.kafka.share.fetch import ShareFetchApi
-from goqueue.protocols.kafka.share.fetch_connections import FetchConnections
-from goqueue.protocols.kafka.share.groups import ShareGroupsApi
-from goqueue.protocols.kafka.share.offsets import ShareOffsetsApi
-from goqueue.protocols.kafka.share.sessions import ShareSessions
+from goqueue.protocols.kafka.share.families import share_families
 from goqueue.protocols.kafka.topics.admin import AdminTopicsApi
 from goqueue.protocols.kafka.topics.describe_partitions import TopicPartitionsApi
 from goqueue.protocols.kafka.topics.metadata import MetadataApi
 from goqueue.protocols.kafka.transactions.admin import TransactionAdminApi
 from goqueue.protocols.kafka.transactions.producers import ProducersApi
 from goqueue.protocols.kafka.transactions.transactions import AtomicCommitApi, TransactionsApi
-from goqueue.queues.share.members import ShareMembers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,10 +53,8 @@ def build_registry(
     is to be reached over Kafka connections as well.
     """
     brokers = Brokers(broker.facts, advertised)
-    share_sessions = ShareSessions(ShareMembers(broker).is_member)
-    fetch_connections = FetchConnections(broker.queue_members)
     registry = Registry(
-        ProduceApi(broker, ProduceJoining(broker), brokers),
+        ProduceApi(broker, _joining(broker), brokers),
         FetchApi(broker, brokers),
         MetadataApi(broker, brokers),
         OffsetsApi(broker),
@@ -75,9 +68,7 @@ def build_registry(
         StreamsGroupsApi(broker),
         GroupOffsetsApi(broker),
         GroupAdminApi(broker),
-        ShareGroupsApi(broker, share_sessions, fetch_connections),
-        ShareFetchApi(broker, share_sessions, fetch_connections),
-        ShareOffsetsApi(broker),
+        *share_families(broker, brokers),
         AdminTopicsApi(broker),
         AdminConfigsApi(broker),
         ClusterApi(broker, brokers),
@@ -94,6 +85,22 @@ def build_registry(
     if call_http is not None:
         registry.add(HttpCallsApi(call_http))
     return with_api_versions(registry, FEATURES)
+
+
+def _joining(broker: Broker) -> ProduceJoining:
+    """Who lets transactions write to partitions."""
+    if not broker.facts.is_cluster:
+        return ProduceJoining(broker)
+    from goqueue.protocols.kafka.records.cluster_join import (  # noqa: PLC0415 - as below
+        ClusterJoining,
+    )
+    from goqueue.transactions.cluster.service import (  # noqa: PLC0415 - as below
+        ClusterTransactions,
+    )
+
+    transactions = broker.transactions
+    assert isinstance(transactions, ClusterTransactions)  # those of a cluster are
+    return ClusterJoining(broker, transactions.verification)
 
 
 def _replicas(broker: Broker) -> object:

@@ -168,6 +168,21 @@ class Registry:
                     number = endpoint.spec.key << 16 | version
                     self.straight[number] = endpoint, endpoint.straight
 
+    def only(self, key: ApiKey, version: int) -> None:
+        """Leave the other versions of an API to somebody else; see `fill`."""
+        for other in [each for each in self.endpoints if each[0] == key and each[1] != version]:
+            del self.endpoints[other]
+            self.straight.pop(key << 16 | other[1], None)
+
+    def fill(self, other: Registry) -> None:
+        """Serve what another registry serves and this one does not, but for logins."""
+        for (key, version), endpoint in other.endpoints.items():
+            if key not in other.before_login:
+                self.endpoints.setdefault((key, version), endpoint)
+                self._specs.setdefault(key, endpoint.spec)
+        for number, straight in other.straight.items():
+            self.straight.setdefault(number, straight)
+
     def versions(self) -> dict[int, tuple[int, int]]:
         """The first and the last version of each API, also of those that are loaded later."""
         known: dict[int, tuple[int, int]] = {} if self.is_complete else dict(SERVED.items())

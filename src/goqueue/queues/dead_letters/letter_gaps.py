@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from goqueue.model.errors import DamagedRangeError
 from goqueue.model.tuples import NamedTuple
+from goqueue.reading.remote_source import RemoteSource
 from goqueue.records import decode_readable
 from goqueue.records.batch import BatchInfo, walk
 from goqueue.runtime.tasks import in_thread
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from goqueue.model.ranges import Range
     from goqueue.partitions.partition import Partition
+    from goqueue.reading.record_reader import RecordSource
 
 _MAX_GAPS: Final = 100_000
 """Of one partition, 24 bytes each. Those of more come to be counted as letters: a count is then
@@ -98,12 +100,17 @@ class LetterGaps:
         self._executor = executor
         self._gaps: WeakKeyDictionary[Partition, Gaps] = WeakKeyDictionary()
 
-    async def upto(self, partition: Partition, end: int) -> Gaps:
+    async def upto(self, partition: RecordSource, end: int) -> Gaps:
         """The gaps of a partition, all of those before `end`, where readers of letters stop.
+
+        Of one that is not on this node nothing is known: to count its letters is not worth reading
+        them all from another one.
 
         Raises:
             StorageError: the disk refused.
         """
+        if isinstance(partition, RemoteSource):
+            return Gaps()
         gaps = self._gaps.setdefault(partition, Gaps())
         if gaps.known_to > partition.log_end:  # what was never promised to be kept is gone
             gaps = self._gaps[partition] = Gaps()

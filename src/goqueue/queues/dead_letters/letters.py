@@ -23,20 +23,20 @@ from goqueue.model.dead_letters import (
 from goqueue.model.errors import GoQueueError, InternalTopicError, OffsetOutOfRangeError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.model.tuples import NamedTuple
-from goqueue.partitions.partition import Isolation, Partition
+from goqueue.partitions.partition import Isolation
 from goqueue.queues.dead_letters.letter_gaps import LetterGaps
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.group import REDRIVE_GROUP
 from goqueue.queues.delivery.pages import MessageState
+from goqueue.queues.sources import known
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
     from concurrent.futures import Executor
 
     from goqueue.model.ranges import Range
-    from goqueue.partitions.partitions import Partitions
     from goqueue.queues.service import Queues
-    from goqueue.reading.record_reader import RecordReader
+    from goqueue.reading.record_reader import RecordReader, RecordSource
     from goqueue.records import Headers, Record
     from goqueue.topics.catalogue import Topic, Topics
 
@@ -130,13 +130,11 @@ class Letters:
         self,
         queues: Queues,
         topics: Topics,
-        partitions: Partitions,
         reader: RecordReader,
         executor: Executor,
     ) -> None:
         self._queues = queues
         self._topics = topics
-        self._partitions = partitions
         self._reader = reader
         self._gaps = LetterGaps(executor)
 
@@ -165,7 +163,7 @@ class Letters:
     async def newest_ms(self, source: str) -> int | None:
         """When the last of the letters that were not redriven came. Raises like `topic`."""
         found: list[int] = []
-        for partition in self.partitions(source):
+        for partition in await self.readable(source):
             end = _end(partition)
             gaps = await self._gaps.upto(partition, end)
             lasts = (gaps.last_outside(*each) for each in self.unmoved(partition, 0, end))
@@ -175,12 +173,22 @@ class Letters:
                 found += (letter_of(0, each).died_ms for each in loaded.records())
         return max(found, default=None)
 
-    def partitions(self, source: str, letters_in: str | None = None) -> list[Partition]:
+    async def readable(self, source: str, letters_in: str | None = None) -> list[RecordSource]:
+        """`partitions`, once it is known how far each can be read. Raises like `topic`."""
+        found = self.partitions(source, letters_in)
+        for each in found:
+            await known(each)
+        return found
+
+    def partitions(self, source: str, letters_in: str | None = None) -> list[RecordSource]:
         """The partitions that hold the dead letters of a topic. Raises like `topic`."""
         topic = self.topic(source, letters_in)
-        return [] if topic is None else list(self._partitions.of_topic(topic))
+        if topic is None:
+            return []
+        of = self._queues.sources.of
+        return [of(TopicPartition(topic.name, each)) for each in range(topic.partition_count)]
 
-    def partition(self, source: str, number: int, letters_in: str | None = None) -> Partition:
+    def partition(self, source: str, number: int, letters_in: str | None = None) -> RecordSource:
         """One of them.
 
         Raises:
@@ -188,9 +196,9 @@ class Letters:
         """
         self.topic(source, letters_in)
         place = TopicPartition(letters_in or dead_letter_topic(source), number)
-        return self._partitions.partition(place)
+        return self._queues.sources.of(place)
 
-    def unmoved(self, partition: Partition, first: int, end: int) -> Iterator[Range]:
+    def unmoved(self, partition: RecordSource, first: int, end: int) -> Iterator[Range]:
         """What of [first, end) was not redriven."""
         first = max(first, partition.log_start)
         group = self._queues.find(REDRIVE_GROUP)
@@ -201,7 +209,7 @@ class Letters:
             return
         yield from queue.window.in_state(first, end, MessageState.AVAILABLE)
 
-    def moved(self, partition: Partition, first: int, limit: int) -> list[Range]:
+    def moved(self, partition: RecordSource, first: int, limit: int) -> list[Range]:
         """What of a partition was redriven, from an offset on: so many ranges at most."""
         at = max(first, partition.log_start)
         found: list[Range] = []
@@ -216,11 +224,11 @@ class Letters:
     async def count(self, source: str) -> int:
         """How many letters were not redriven. Raises like `topic`."""
         total = 0
-        for partition in self.partitions(source):
+        for partition in await self.readable(source):
             total += await self.count_in(partition, [(0, _end(partition))])
         return total
 
-    async def count_in(self, partition: Partition, ranges: Iterable[Range]) -> int:
+    async def count_in(self, partition: RecordSource, ranges: Iterable[Range]) -> int:
         """How many letters of some ranges of a partition were not redriven.
 
         An offset is not a letter: the end of a transaction has one as well.
@@ -253,7 +261,7 @@ class Letters:
 
         With `ends`, those that came later are left out. Raises like `topic`.
         """
-        for partition in self.partitions(source, letters_in):
+        for partition in await self.readable(source, letters_in):
             end = _end(partition) if ends is None else ends.get(partition.id, 0)
             for stretch in _stretches(partition, end, chosen):
                 parts = [part for each in stretch for part in self.unmoved(partition, *each)]
@@ -264,7 +272,7 @@ class Letters:
                     if found := [each for each in letters if chosen.matches(each)]:
                         yield found
 
-    async def get(self, partition: Partition, offset: int) -> Letter:
+    async def get(self, partition: RecordSource, offset: int) -> Letter:
         """One letter, also when it was redriven.
 
         Raises:
@@ -276,13 +284,13 @@ class Letters:
                 return letter_of(partition.id.partition, record)
         raise OffsetOutOfRangeError(offset, partition.log_start, _end(partition))
 
-    def is_redriven(self, partition: Partition, letter: Letter) -> bool:
+    def is_redriven(self, partition: RecordSource, letter: Letter) -> bool:
         """Whether a letter was redriven."""
         offset = letter.record.offset
         return not any(self.unmoved(partition, offset, offset + 1))
 
 
-def _stretches(partition: Partition, end: int, chosen: LetterFilter) -> Iterator[list[Range]]:
+def _stretches(partition: RecordSource, end: int, chosen: LetterFilter) -> Iterator[list[Range]]:
     """What is to be read, so many offsets at a time."""
     if chosen.offsets is not None:
         named = sorted(chosen.offsets.get(partition.id.partition, ()))
@@ -299,5 +307,5 @@ def _stretches(partition: Partition, end: int, chosen: LetterFilter) -> Iterator
         at = max(at + _AT_ONCE, partition.log_start)
 
 
-def _end(partition: Partition) -> int:
+def _end(partition: RecordSource) -> int:
     return partition.readable_to(Isolation.READ_COMMITTED)

@@ -17,7 +17,7 @@ from goqueue.model.errors import (
     TooManyRedrivesError,
     UnknownRedriveError,
 )
-from goqueue.partitions.partition import Isolation, Partition
+from goqueue.partitions.partition import Isolation
 from goqueue.queues.dead_letters.moves import Moves
 from goqueue.queues.dead_letters.redrive_engine import (
     EngineServices,
@@ -31,12 +31,12 @@ from goqueue.queues.delivery.group import REDRIVE_GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from concurrent.futures import Executor
 
     from goqueue.model.ranges import Range
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.producer_ids import ProducerIds
     from goqueue.queues.dead_letters.letters import Letters
+    from goqueue.reading.record_reader import RecordSource
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,6 @@ _MAX_KEPT: Final = 100
 class RedriveServices(EngineServices, Protocol):
     """What redrives need."""
 
-    executor: Executor
     producer_ids: ProducerIds
 
     async def delete_records(self, partition_id: TopicPartition, offset: int | None) -> int:
@@ -65,7 +64,7 @@ class Redrives:
         self._numbers = count(1)
         self._kept: dict[int, Redrive] = {}
         self._moves = Moves(
-            services.queues, services.partitions, services.producer_ids, services.executor
+            services.queues, services.topics, services.targets, services.producer_ids
         )
         self._engine = RedriveEngine(services, letters, self._moves)
 
@@ -155,7 +154,9 @@ class Redrives:
                 await self._services.delete_records(partition.id, None)
         return purged
 
-    async def note_moved(self, source: str, partition: Partition, ranges: Sequence[Range]) -> int:
+    async def note_moved(
+        self, source: str, partition: RecordSource, ranges: Sequence[Range]
+    ) -> int:
         """Remember that somebody else has redriven letters of a partition; says how many are new.
 
         Raises:

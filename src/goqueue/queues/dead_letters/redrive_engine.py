@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from enum import StrEnum
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -27,9 +28,8 @@ from goqueue.model.errors import (
 )
 from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
 from goqueue.model.tuples import NamedTuple
-from goqueue.partitions.partition import Isolation, Partition, Placed
+from goqueue.partitions.partition import Isolation
 from goqueue.publishing.handover import delivery_bit
-from goqueue.publishing.requests import PublishRequest
 from goqueue.queues.dead_letters.letters import Letter, LetterFilter, Letters
 from goqueue.queues.delivery.group import REDRIVE_GROUP, QueueGroup
 from goqueue.queues.delivery.pages import MessageState
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
 
     from goqueue.partitions.measures import Measures
-    from goqueue.partitions.partitions import Partitions
-    from goqueue.publishing.publish import Publisher
+    from goqueue.publishing.handover import Target
+    from goqueue.publishing.targets import Targets
     from goqueue.queues.dead_letters.moves import Moves
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.service import Queues
@@ -156,9 +156,8 @@ class EngineServices(Protocol):
     queues: Queues
     topics: Topics
     clock: Clock
-    partitions: Partitions
     measures: Measures
-    publisher: Publisher
+    targets: Targets
 
 
 class RedriveEngine:
@@ -176,7 +175,7 @@ class RedriveEngine:
         request = redrive.request
         ends = {
             each.id: each.readable_to(Isolation.READ_COMMITTED)
-            for each in self._letters.partitions(request.topic, request.letters_in)
+            for each in await self._letters.readable(request.topic, request.letters_in)
         }
         await self._count(redrive, ends)
         if not request.dry_run:
@@ -232,7 +231,7 @@ class RedriveEngine:
         async with self.lock:
             source = TopicPartition(redrive.request.holder, letters[0].partition)
             group, key, queue = await self.index(source)
-            placed: list[tuple[Partition, Letter]] = []
+            placed: list[tuple[TopicPartition, Letter]] = []
             for each in letters:
                 if queue.window.state(each.record.offset) is not MessageState.AVAILABLE:
                     continue
@@ -241,8 +240,9 @@ class RedriveEngine:
                     placed.append((self._target(name, redrive.request, each), each))
                 except (TopicError, MalformedRecordError) as error:
                     redrive.refuse(each, name, error)
-            placed.sort(key=lambda each: each[0].id)
-            for target, together in groupby(placed, lambda each: each[0]):
+            placed.sort(key=lambda each: each[0])
+            for place, together in groupby(placed, lambda each: each[0]):
+                target = self._services.targets.of(place)
                 await self._send(redrive, group, key, target, [each for _, each in together])
 
     async def _send(
@@ -250,7 +250,7 @@ class RedriveEngine:
         redrive: Redrive,
         group: QueueGroup,
         key: TopicIdPartition,
-        target: Partition,
+        target: Target,
         letters: list[Letter],
     ) -> None:
         """Redrive letters to one partition: all, or those that it takes."""
@@ -268,36 +268,28 @@ class RedriveEngine:
             self._services.measures.redriven(redrive.request.topic, len(letters))
 
     async def _publish(
-        self, group: QueueGroup, key: TopicIdPartition, target: Partition, letters: list[Letter]
+        self, group: QueueGroup, key: TopicIdPartition, target: Target, letters: list[Letter]
     ) -> None:
         """Publish letters to one partition, exactly once."""
-        handover = await self._moves.handover()
+        handover, position = await self._moves.next_to(target)
         now_ms = self._services.clock.now_ms()
         records = [_as_published(at, letter, now_ms) for at, letter in enumerate(letters)]
         bit = delivery_bit(records)
-        publisher = self._services.publisher
-
-        async def append(batch: bytearray) -> Placed:
-            request = PublishRequest(target.id, memoryview(batch), delivery=bit != 0, traced=True)
-            published = publisher.publish(await publisher.checked(request))
-            if published.durable is not None:
-                await published.durable
-            return published.placed
-
         await self._moves.move(
             group,
             key,
             [letter.record.offset for letter in letters],
-            target,
-            handover.batch(records, handover.next_sequence(target), attributes=bit),
-            append=append,
+            place=target.id,
+            batch=handover.batch(records, position.next_sequence, attributes=bit),
+            from_offset=position.end_offset,
+            append=partial(target.publish, delivery=bit != 0, traced=True),
         )
 
     @staticmethod
     def _target_name(request: RedriveRequest, letter: Letter) -> str:
         return (letter.cause.get("topic") if request.to_source else None) or request.target
 
-    def _target(self, name: str, request: RedriveRequest, letter: Letter) -> Partition:
+    def _target(self, name: str, request: RedriveRequest, letter: Letter) -> TopicPartition:
         """Where a letter goes: to the partition with the number that it came from, if any.
 
         Raises:
@@ -314,8 +306,7 @@ class RedriveEngine:
             raise InternalTopicError(f"{name} takes no letters: redrive them to another topic")
         number = letter.number("partition")
         number = letter.partition if number is None else number
-        place = TopicPartition(topic.name, number % topic.partition_count)
-        return self._services.partitions.partition(place)
+        return TopicPartition(topic.name, number % topic.partition_count)
 
 
 def _portions(letters: Sequence[Letter], rate: float | None) -> Iterator[list[Letter]]:

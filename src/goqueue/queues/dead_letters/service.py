@@ -23,6 +23,7 @@ from goqueue.model.errors import (
     BatchTooLargeError,
     GoQueueError,
     InternalTopicError,
+    NotCoordinatorError,
     TopicExistsError,
 )
 from goqueue.model.ids import NO_TIMESTAMP
@@ -30,23 +31,22 @@ from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
 from goqueue.partitions.damage import describe
 from goqueue.queues.dead_letters.moves import Moves
 from goqueue.queues.delivery import operations as ops
-from goqueue.records import Headers, Record, peek
+from goqueue.records import Headers, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from concurrent.futures import Executor
 
     from goqueue.partitions.measures import Measures
-    from goqueue.partitions.partition import Partition, Placed
-    from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.producer_ids import ProducerIds
-    from goqueue.publishing.handover import Handover
+    from goqueue.publishing.handover import Handover, Target
+    from goqueue.publishing.targets import Targets
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.operations import Doom
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.service import Queues
     from goqueue.queues.traces import QueueTraces
-    from goqueue.reading.record_reader import RecordReader
+    from goqueue.reading.record_reader import RecordReader, RecordSource
     from goqueue.records.salvage import Fault
     from goqueue.topics.catalogue import Topic, Topics
     from goqueue.tracing.tracer import Tracer
@@ -73,7 +73,7 @@ class DeadLetterServices(Protocol):
     topics: Topics
     tracer: Tracer
     measures: Measures
-    partitions: Partitions
+    targets: Targets
 
     async def create_topic(
         self,
@@ -115,7 +115,7 @@ class DeadLetters:
         self._waiting: set[str] = set()
         """Groups that have messages to dead-letter."""
         self._task: asyncio.Task[None] | None = None
-        self._moves = Moves(queues, services.partitions, services.producer_ids, services.executor)
+        self._moves = Moves(queues, services.topics, services.targets, services.producer_ids)
 
     def start(self) -> None:
         """Go on where the last process stopped."""
@@ -138,14 +138,16 @@ class DeadLetters:
     async def _work(self) -> None:
         try:
             while self._waiting:
-                group = self._queues.find(self._waiting.pop())
-                if group is None:
-                    continue
+                group_id = self._waiting.pop()
                 try:
-                    await self._move_all(group)
+                    group = self._queues.find(group_id)
+                    if group is not None:
+                        await self._move_all(group)
+                except NotCoordinatorError:
+                    continue  # another node does it now
                 except GoQueueError as error:
-                    _log.error("dead-lettering of group %s is delayed: %s", group.group_id, error)
-                    self._waiting.add(group.group_id)
+                    _log.error("dead-lettering of group %s is delayed: %s", group_id, error)
+                    self._waiting.add(group_id)
                     await asyncio.sleep(_RETRY_S)
         finally:
             self._task = None
@@ -160,7 +162,7 @@ class DeadLetters:
     ) -> None:
         """Move some of the dead messages of a partition."""
         offsets = sorted(islice(queue.dooms, _AT_ONCE))
-        source = self._queues.partition(key)
+        source = self._queues.sources.find(key)
         if source is None or is_dead_letter_topic(source.id.topic):
             # A message of a dead-letter queue that dies stays where it is, and can be read there.
             await self._moves.change(group, key, ops.Settled(ops.ranges_of(offsets)))
@@ -186,17 +188,17 @@ class DeadLetters:
         self,
         group: QueueGroup,
         key: TopicIdPartition,
-        source: Partition,
-        target: Partition,
+        source: RecordSource,
+        target: Target,
         records: list[Record],
     ) -> None:
-        handover = await self._moves.handover()
+        handover, position = await self._moves.next_to(target)
         queue = group.queues.get(key)
         dooms = {} if queue is None else queue.dooms
         records = _portion([record for record in records if record.offset in dooms])
         if not records:
             return  # the topic was deleted meanwhile, or the messages were acknowledged
-        now_ms = self._queues.now_ms()
+        now_ms = self._queues.now_ms(group)
         traces, topics = self._services.queue_traces, self._services.topics.catalogue.by_name
         source_topic = self._services.topics.catalogue.topic(source.id.topic)
         source_place = self._services.tracer.place(source_topic, source.id.partition)
@@ -214,19 +216,14 @@ class DeadLetters:
             )
             for index, (record, doom) in enumerate(dead)
         ]
-
-        async def append(batch: bytearray) -> Placed:
-            placed = target.append(batch, peek(batch))
-            await target.committed(placed.end_offset)
-            return placed
-
         placed = await self._moves.move(
             group,
             key,
             [record.offset for record in records],
-            target,
-            _batch(handover, letters, handover.next_sequence(target)),
-            append=append,
+            place=target.id,
+            batch=_batch(handover, letters, position.next_sequence),
+            from_offset=position.end_offset,
+            append=target.append,
         )
         reasons = [doom.reason for _, doom in dead]
         self._services.measures.dead_lettered(source.id.topic, group.group_id, reasons)
@@ -236,7 +233,7 @@ class DeadLetters:
                 source_place, target_place, group.group_id, dead, placed.first_offset
             )
 
-    async def _target(self, source: Partition) -> Partition:
+    async def _target(self, source: RecordSource) -> Target:
         """The partition that takes the dead messages of another, made if need be."""
         name = dead_letter_topic(source.id.topic)
         topics = self._services.topics.catalogue.by_name
@@ -248,7 +245,7 @@ class DeadLetters:
         if topic.is_internal:
             raise InternalTopicError(f"{name} belongs to the broker: it takes no dead messages")
         number = source.id.partition % topic.partition_count
-        return self._services.partitions.partition(TopicPartition(name, number))
+        return self._services.targets.of(TopicPartition(name, number))
 
 
 def _without_message(faults: Iterable[Fault]) -> Iterator[Record]:

@@ -16,11 +16,10 @@ from goqueue.queues.delivery.scheduler import LaneStats, Scheduler, Weights
 from goqueue.queues.delivery.settings import Mode, QueueSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from goqueue.model.ranges import Range
     from goqueue.model.topic_partition import TopicIdPartition
-    from goqueue.partitions.lane_index import LaneIndex
 
 
 MEMBER_GONE: Final = "its member is gone"
@@ -96,11 +95,11 @@ class QueueGroup:
             self._schedulers[name] = found
         return found
 
-    def apply(self, key: TopicIdPartition, operation: Operation, lanes: LaneIndex) -> None:
+    def apply(self, key: TopicIdPartition, operation: Operation) -> None:
         """Make an operation on one of the queues true; the first one opens the queue."""
         if isinstance(operation, Opened):
             self.close(key)
-            queue = self.queues[key] = PartitionQueue(operation.start, lanes, self.unacked)
+            queue = self.queues[key] = PartitionQueue(operation.start, self.unacked)
             queue.is_read = operation.is_set
         else:
             self.queues[key].apply(operation)
@@ -114,17 +113,27 @@ class QueueGroup:
         self._served.pop(key, None)
 
     def release_member(
-        self, member: str, now_ms: int, most_leases: int
+        self,
+        member: str,
+        now_ms: int,
+        most_leases: int,
+        keys: Collection[TopicIdPartition] | None = None,
     ) -> dict[TopicIdPartition, list[Operation]]:
-        """What is to happen so that a member has nothing more, of so many leases in a queue."""
+        """What is to happen so that a member has nothing more, of so many leases in a queue.
+
+        With `keys`, nothing more of these queues.
+        """
         changes: dict[TopicIdPartition, list[Operation]] = {}
+        queues = self.queues
+        if keys is not None:
+            queues = {key: queues[key] for key in keys if key in queues}
         if member in self._reserved:
-            for queue in self.queues.values():
+            for queue in queues.values():
                 for reservation in queue.reserved.values():
                     reservation.is_void |= reservation.member == member
         if member not in self.unacked:
             return changes
-        for key, queue in self.queues.items():
+        for key, queue in queues.items():
             ranges = queue.held_by(member, most_leases)
             queue.expire(ranges)
             operations = release(queue, ranges, self.settings, now_ms, MEMBER_GONE)

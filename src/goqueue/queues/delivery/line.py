@@ -9,6 +9,8 @@ import msgspec
 
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import InvariantError
+from goqueue.model.ranges import around
+from goqueue.partitions.lane_index import LaneIndex
 from goqueue.queues.delivery.operations import LaneRange
 from goqueue.queues.delivery.pages import MessageState
 
@@ -16,10 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from goqueue.model.ranges import Range
-    from goqueue.partitions.lane_index import LaneIndex
     from goqueue.queues.delivery.window import Window
 
 LANES: Final = len(Priority)
+UNKNOWN_LANES: Final = LaneIndex()
+"""Of a queue that was replayed, until it follows its partition: nothing of it is offered."""
 _LONGEST_STEP: Final = 65_536
 """How many messages are looked at together when none of those before was there to be handed out."""
 
@@ -71,27 +74,28 @@ class Line:
         """Heaps of what came back; some of it may have been settled since."""
         self._back_count = [0] * LANES
 
-    def follow(self, lanes: LaneIndex) -> None:
-        """Tell lanes apart by another index of the same partition from now on."""
+    def follow(self, lanes: LaneIndex, window: Window, reserved: Sequence[Range]) -> None:
+        """Tell lanes apart by another index of the same partition from now on.
+
+        Whatever is available before the cursors came back, in whichever lane it is now: that needs
+        no memory of what was told before, and misses nothing that the two indexes do not agree on.
+        """
         self._lanes = lanes
         self._count_anew(range(LANES))
-
-    def regain(self, window: Window) -> None:
-        """Let everything be chosen again that is available before the cursors.
-
-        For when it is not known any more what was handed out and what came back.
-        """
         self._back = [[] for _ in range(LANES)]
         self._back_count = [0] * LANES
         for lane, cursor in enumerate(self._cursors):
-            for run in self._lanes.runs(lane, window.start, cursor):
-                for first, end in window.in_state(*run, MessageState.AVAILABLE):
-                    self._push(lane, first, end)
+            for run in lanes.runs(lane, window.start, cursor):
+                for part in window.in_state(*run, MessageState.AVAILABLE):
+                    for first, end in around(*part, reserved):
+                        self._push(lane, first, end)
 
     def ready(self, until: int, at_most: int) -> list[int]:
         """How many messages before `until` each lane has, as far as `at_most`."""
         if self._lanes.is_flat and not any(self._back_count):
             found = [0] * LANES
+            if self._lanes is UNKNOWN_LANES:
+                return found
             found[Priority.NORMAL] = self._ready(Priority.NORMAL, until, at_most)
             return found
         return [self._ready(lane, until, at_most) for lane in range(LANES)]
@@ -99,7 +103,10 @@ class Line:
     def _ready(self, lane: int, until: int, at_most: int) -> int:
         if until < self._counted_to[lane]:
             self._count_anew((lane,))
-        found = self._back_count[lane] + self._ahead[lane]
+        found = self._ahead[lane]
+        back = self._back[lane]
+        if back and back[0][0] < until:
+            found += self._back_count[lane]
         counted_to = self._counted_to[lane]
         while found < at_most and counted_to < until:
             run = self._lanes.next_run(lane, counted_to, until)
@@ -115,11 +122,15 @@ class Line:
         return min(found, at_most)
 
     def choose(self, window: Window, lane: int, count: int, until: int) -> list[Range]:
-        """Up to `count` messages of a lane, which must be taken at once."""
+        """Up to `count` messages of a lane, which must be taken at once.
+
+        The lanes must be known.
+        """
         chosen: list[Range] = []
-        while count and self._back[lane]:
+        back = self._back[lane]
+        while count and back and back[0][0] < until:  # a replica that is read may have less
             for first, end in window.in_state(*self._pop(lane), MessageState.AVAILABLE):
-                cut = min(end, first + count)
+                cut = max(min(end, first + count, until), first)
                 count -= _add(chosen, first, cut)
                 self._push(lane, cut, end)
         if count:
@@ -162,6 +173,9 @@ class Line:
         For a replay it may be: what lies before them was reserved by somebody who got nothing.
         """
         cursor = self._cursors[lane]
+        if self._lanes is UNKNOWN_LANES:
+            self._cursors[lane] = self._counted_to[lane] = max(cursor, end)
+            return
         if cursor < end:
             for run in self._lanes.runs(lane, max(cursor, window.start), first):
                 for part in window.in_state(*run, MessageState.AVAILABLE):
@@ -180,7 +194,8 @@ class Line:
     def put_back(self, first: int, end: int) -> None:
         """Let messages be chosen once more, each in its lane."""
         if self._lanes.is_flat:
-            self._push(Priority.NORMAL, first, end)
+            if self._lanes is not UNKNOWN_LANES:
+                self._push(Priority.NORMAL, first, end)
             return
         for lane in range(LANES):
             for from_, to in self._lanes.runs(lane, first, end):
@@ -196,17 +211,20 @@ class Line:
         self._back_count[lane] -= end - first
         return first, end
 
-    def dump(self) -> tuple[list[int], list[list[Range]]]:
-        """Everything, for a snapshot."""
-        return list(self._cursors), [list(ranges) for ranges in self._back]
+    def dump(self, window: Window) -> tuple[list[int], list[list[Range]]]:
+        """Everything, for a snapshot. What came back is for versions that cannot work it out."""
+        back = [list(ranges) for ranges in self._back]
+        if self._lanes is UNKNOWN_LANES:
+            upto = max(self._cursors)
+            back[Priority.NORMAL] = list(
+                window.in_state(window.start, upto, MessageState.AVAILABLE)
+            )
+        return list(self._cursors), back
 
-    def load(self, cursors: Sequence[int], back: Sequence[Sequence[Range]]) -> None:
-        """What `dump` gave."""
+    def load(self, cursors: Sequence[int]) -> None:
+        """What `dump` gave; nothing is offered before `follow`."""
         self._cursors = list(cursors)
         self._count_anew(range(LANES))
-        for lane, ranges in enumerate(back):
-            for first, end in ranges:
-                self._push(lane, first, end)
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` when the counts are not those of the ranges."""

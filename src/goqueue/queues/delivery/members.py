@@ -3,8 +3,9 @@
 Members over HTTP and gRPC take from every partition of their topics. Share consumers are assigned
 partitions of theirs, which several may have in common.
 
-Membership is not stored. After a restart every member is unknown, joins again, and acknowledges
-what it had been handed with the receipts that it has.
+On one node membership is not stored: after a restart every member is unknown, joins again, and
+acknowledges what it had been handed with the receipts that it has. In a cluster it is, except that
+of share consumers, which join again by themselves.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class SharedMember(msgspec.Struct):
     """What a share consumer is to read; None: it takes from every partition of its topics."""
     told: frozenset[TopicIdPartition] = frozenset()
     """What it was last told to read."""
+    is_stored: bool = False
+    """The log of its group says that it is there."""
     polls: int = 0
     """How many are under way: the session of a member that waits for messages does not time out."""
 
@@ -150,15 +153,16 @@ class Members(msgspec.Struct):
         if member.epoch != self.epoch:
             member.previous_epoch, member.epoch = member.epoch, self.epoch
 
-    def leave(self, member_id: str) -> None:
-        """Let a member go.
+    def leave(self, member_id: str) -> SharedMember:
+        """Let a member go; returns it.
 
         Raises:
             UnknownMemberError: there is no such member.
         """
-        self.get(member_id)
+        member = self.get(member_id)
         del self._members[member_id]
         self.epoch += 1
+        return member
 
     def expired(self, now_ms: int) -> list[str]:
         """Those whose session has timed out; the caller removes them."""

@@ -133,7 +133,7 @@ def decode(data: bytes) -> list[Operation]:
     """
     try:
         return _DECODER.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CorruptQueueStateError(f"a stored operation does not decode: {error}") from error
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
+from collections import Counter
 from hashlib import shake_128
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,7 @@ from goqueue.model.errors import InvariantError
 from goqueue.model.ranges import Range, around
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.leases import NUMBERS, ExpiredReceipts, Lease
-from goqueue.queues.delivery.line import LANES, Line, Reservation
+from goqueue.queues.delivery.line import LANES, UNKNOWN_LANES, Line, Reservation
 from goqueue.queues.delivery.operations import Doom, LaneRange, Operation, drop, within
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.delivery.window import Window
@@ -34,10 +35,10 @@ _MANY: Final = 64
 class PartitionQueue:
     """The messages of one partition, for one group."""
 
-    def __init__(self, start: int, lanes: LaneIndex, unacked: dict[str, int]) -> None:
-        """Begin at `start`; `unacked` counts what each member of the group has."""
+    def __init__(self, start: int, unacked: dict[str, int]) -> None:
+        """Begin at `start`; `unacked` counts what each member has."""
         self.window = Window(start, unacked)
-        self.line = Line(start, lanes)
+        self.line = Line(start, UNKNOWN_LANES)
         self.is_read = False
         """Something became of a message, or somebody has chosen the offset: until then Kafka's
         tools are shown no start offset."""
@@ -50,7 +51,7 @@ class PartitionQueue:
         """A number that no lease has had for long; `lease_numbers` says which are free."""
         self.reserved: dict[int, Reservation] = {}
         """By the numbers of their leases; one for each poll that is under way."""
-        self._lanes = lanes
+        self._lanes = UNKNOWN_LANES
         self._due: dict[int, tuple[int, int]] = {}
         """Of messages that wait: when they are due, and their lanes."""
         self._waiting: list[tuple[int, int]] = []
@@ -62,10 +63,14 @@ class PartitionQueue:
         """The last reasons of messages that were returned."""
 
     def follow(self, lanes: LaneIndex) -> None:
-        """The partition keeps its lanes elsewhere since it has recovered."""
-        if lanes is not self._lanes:
-            self._lanes = lanes
-            self.line.follow(lanes)
+        """Offer messages in these lanes: others after a replay, or of another replica."""
+        if lanes is self._lanes:
+            return
+        reserved = [part for each in self.reserved.values() for part in each.offsets]
+        self.line.follow(lanes, self.window, reserved)
+        self._due = {at: (due_ms, lanes.lane_of(at)) for at, (due_ms, _) in self._due.items()}
+        waiting = Counter(lane for _, lane in self._due.values())
+        self._lanes, self._waiting_lanes = lanes, [waiting[lane] for lane in range(LANES)]
 
     @property
     def start(self) -> int:
@@ -96,7 +101,7 @@ class PartitionQueue:
 
     def reserve(self, chosen: list[LaneRange], member: str) -> Reservation:
         """Offer what was chosen to nobody else, until `end_reservation`."""
-        (number,) = self.lease_numbers(1)
+        number = self.lease_numbers(1)[0]
         self.next_lease = number % (NUMBERS - 1) + 1
         reservation = self.reserved[number] = Reservation(member, number, chosen)
         return reservation
@@ -128,7 +133,7 @@ class PartitionQueue:
 
     def available(self, lane: int, first: int, end: int) -> Iterator[Range]:
         """The messages of a lane in [first, end) that may be handed out."""
-        taken = [part[1:] for each in self.reserved.values() for part in each.ranges]
+        taken = [part for each in self.reserved.values() for part in each.offsets]
         for run in self._lanes.runs(lane, max(first, self.start), end):
             for part in self.window.in_state(*run, MessageState.AVAILABLE):
                 yield from around(*part, taken)
@@ -341,7 +346,7 @@ class PartitionQueue:
         Of dead messages and leases only some, if they are named; the others are loaded apart.
         """
         named = self.dooms if dead is None else dead
-        cursors, back = self.line.dump()
+        cursors, back = self.line.dump(self.window)
         for reservation in self.reserved.values():
             for lane, first, end in reservation.ranges:
                 back[lane].append((first, end))
@@ -357,13 +362,11 @@ class PartitionQueue:
         }
 
     @classmethod
-    def load(
-        cls, dumped: dict[str, Any], lanes: LaneIndex, unacked: dict[str, int]
-    ) -> PartitionQueue:
+    def load(cls, dumped: dict[str, Any], unacked: dict[str, int]) -> PartitionQueue:
         """What `dump` gave."""
-        queue = cls(0, lanes, unacked)
+        queue = cls(0, unacked)
         queue.window = Window.load(dumped["window"], unacked)
-        queue.line.load(*dumped["line"])
+        queue.line.load(dumped["line"][0])
         for offset, due_ms in dumped["due"]:
             queue._wait(offset, due_ms)
         queue._errors.update(dumped["errors"])

@@ -1,6 +1,8 @@
 """What a consumer is given with a message, and shows again to say what became of it.
 
-A receipt names a partition and no group, and many groups may read that.
+A receipt names a partition and no group, and many groups may read that. In a cluster it names the
+shard of its group as well, and is shown at once to the node that keeps it. One without that is from
+before there was a cluster, and is shown to all nodes.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 _FORMAT: Final = re.compile(
     r"(?P<topic>[A-Za-z0-9._-]{1,249}):(?P<partition>0|[1-9]\d{0,9}):(?P<offset>0|[1-9]\d{0,18})"
-    r":(?P<count>[1-9]\d{0,2}):(?P<nonce>[0-9a-f]{16})",
+    r":(?P<count>[1-9]\d{0,2}):(?P<nonce>[0-9a-f]{16})(?P<shard>[0-9a-f]{2,4})?",
     re.ASCII,
 )
 _LONGEST_SHOWN: Final = 80
@@ -51,11 +53,14 @@ class Receipt(NamedTuple):
     offset: int
     delivery_count: int
     nonce: int
+    shard: int | None = None
+    """The number of the partition of the queue state topic that keeps the group; digits behind
+    those of the nonce."""
 
     def __str__(self) -> str:
-        return (
-            f"{self.topic}:{self.partition}:{self.offset}:{self.delivery_count}:{self.nonce:016x}"
-        )
+        shard = "" if self.shard is None else f"{self.shard:02x}"
+        place = f"{self.topic}:{self.partition}:{self.offset}"
+        return f"{place}:{self.delivery_count}:{self.nonce:016x}{shard}"
 
     @classmethod
     def parse(cls, text: str) -> Receipt:
@@ -70,8 +75,9 @@ class Receipt(NamedTuple):
                 f"{text[:_LONGEST_SHOWN]!r} is no receipt: expected "
                 "topic:partition:offset:deliveryCount:nonce, as the poll gave it"
             )
-        topic, partition, offset, count, nonce = match.groups()
-        return cls(topic, int(partition), int(offset), int(count), int(nonce, 16))
+        topic, partition, offset, count, nonce, shard = match.groups()
+        number = None if shard is None else int(shard, 16)
+        return cls(topic, int(partition), int(offset), int(count), int(nonce, 16), number)
 
 
 def is_open(queue: PartitionQueue, receipt: Receipt, now_ms: int) -> bool:

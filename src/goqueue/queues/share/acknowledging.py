@@ -7,12 +7,13 @@ cost is by range, not by message: a consumer that accepts what it was handed nam
 from __future__ import annotations
 
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.model.errors import ForeignReceiptError, GoQueueError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.model.tuples import NamedTuple
 from goqueue.queues.delivery.decisions import Acknowledgement, Verdict, decide
+from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.share.settlements import held_by_nonces
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from goqueue.queues.traces import QueueTraces, TracedVerdict
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topics
+
+
+_GIVES_BACK: Final = frozenset({Verdict.RELEASE, Verdict.RETURN, Verdict.NACK})
+_DONE: Final = (MessageState.SETTLED, MessageState.DOOMED)
 
 
 class ShareAckServices(Protocol):
@@ -61,11 +66,14 @@ class ShareAcks:
         group_id: str,
         member_id: str,
         said: Mapping[TopicPartition, Sequence[AcknowledgedOffsets]],
+        *,
+        in_doubt: bool = False,
     ) -> dict[TopicPartition, GoQueueError | None]:
         """Take verdicts on what one member has; of each partition all count, or none.
 
         Returns, for each partition, why they do not count. What counts is stored in one go, before
-        this returns.
+        this returns. `in_doubt` says that they were sent before, and that the answer was lost:
+        those that were stored then count.
 
         Raises:
             GroupNotFoundError: there is no such group.
@@ -74,12 +82,15 @@ class ShareAcks:
         started_s = self._services.clock.monotonic_s()
         await self._queues.ready(group_id)
         group = self._queues.group(group_id)
-        now_ms = self._queues.now_ms()
+        now_ms = self._queues.now_ms(group)
         outcomes: dict[TopicPartition, GoQueueError | None] = {}
         decided = _Decided(group, now_ms)
         for partition, acknowledged in said.items():
             try:
                 key = self._queues.key(partition)
+                if in_doubt and has_happened(group.queues.get(key), member_id, acknowledged):
+                    outcomes[partition] = None
+                    continue
                 _check(group, key, member_id, acknowledged, now_ms)
             except GoQueueError as error:
                 outcomes[partition] = error
@@ -106,7 +117,7 @@ class ShareAcks:
         started_s = self._services.clock.monotonic_s()
         await self._queues.ready(group_id)
         group = self._queues.group(group_id)
-        now_ms = self._queues.now_ms()
+        now_ms = self._queues.now_ms(group)
         outcomes: dict[TopicIdPartition, list[Unsettled] | GoQueueError] = {}
         done: list[tuple[_Decided, int]] = []
         # What is settled first is so before the next is looked at: nothing counts twice.
@@ -235,6 +246,29 @@ def _has(queue: PartitionQueue, first: int, last: int, member_id: str, now_ms: i
             return False
         expected = to
     return expected == last + 1
+
+
+def has_happened(
+    queue: PartitionQueue | None, member_id: str, acknowledged: Sequence[AcknowledgedOffsets]
+) -> bool:
+    """Whether the messages are as these verdicts leave them, and none is the member's any more."""
+    return queue is not None and all(
+        _is_left(queue, first, last + 1, member_id, verdict)
+        for first, last, verdict in acknowledged
+    )
+
+
+def _is_left(queue: PartitionQueue, first: int, end: int, member_id: str, verdict: Verdict) -> bool:
+    window = queue.window
+    if verdict is Verdict.EXTEND:
+        return False  # to extend it once more does no harm
+    if verdict in _GIVES_BACK:
+        flights = window.flights(max(first, queue.start), end)
+        return all(window.leases[number].member != member_id for _, _, number in flights)
+    states = (MessageState.SETTLED,) if verdict is Verdict.ACK else _DONE
+    first = max(first, queue.start)  # everything before the start is settled
+    done = sum(to - from_ for state in states for from_, to in window.in_state(first, end, state))
+    return done == max(end - first, 0)
 
 
 def _by_verdict(acknowledged: Sequence[AcknowledgedOffsets]) -> dict[Verdict, list[Range]]:

@@ -19,6 +19,8 @@ from goqueue.queues.delivery.members import SharedMember
 from goqueue.queues.delivery.settings import NEW_SHARE_GROUP, Mode
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from goqueue.queues.service import Queues
     from goqueue.topics.catalogue import Topics
 
@@ -134,7 +136,7 @@ class ShareMembers:
             member = self._join(group, said)
         else:
             group = self.group(said.group_id)
-            now_ms = self._queues.now_ms()
+            now_ms = self._queues.now_ms(group)
             member = group.members.heartbeat(said.member_id, said.epoch, said.topics, now_ms)
         await self._assign(group)
         group.members.catch_up(member)
@@ -180,7 +182,7 @@ class ShareMembers:
             rack_id=said.rack_id or "",
             assigned=frozenset() if known is None else known.assigned or frozenset(),
         )
-        return group.members.join(member, self._queues.now_ms())
+        return group.members.join(member, self._queues.now_ms(group))
 
     def _leave(self, said: ShareHeartbeat) -> ShareHeartbeatResult:
         """Let a member go, and leave it what it has: it may yet say what became of that.
@@ -192,11 +194,16 @@ class ShareMembers:
         group.forget_member(said.member_id)
         return ShareHeartbeatResult(said.member_id, LEAVING_EPOCH)
 
-    async def release(self, group_id: str, member_id: str) -> None:
-        """Hand what a member has to others at once: it says nothing more."""
+    async def release(
+        self,
+        group_id: str,
+        member_id: str,
+        keys: Collection[TopicIdPartition] | None = None,
+    ) -> None:
+        """Hand what a member has, or has of some partitions, to others at once."""
         group = self._queues.find(group_id)
         if group is not None:
-            await self._queues.release_member(group, member_id)
+            await self._queues.release_member(group, member_id, keys)
 
 
 def check_is_free(group_id: str) -> None:

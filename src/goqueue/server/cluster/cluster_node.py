@@ -12,42 +12,39 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import goqueue
-from goqueue.cluster.elections import LogEnd
-from goqueue.cluster.etcd_store import EtcdMetadataStore
+from goqueue.cluster.etcd.store import EtcdMetadataStore
+from goqueue.cluster.facts import GRPC_LISTENER, HTTP_LISTENER
 from goqueue.cluster.hello import NodeIdentity
 from goqueue.cluster.metadata import cluster_id
 from goqueue.cluster.records import NodeAddress, NodeRecord, NodeState, PartitionKey
 from goqueue.cluster.secret_check import check_secret
 from goqueue.cluster.view_facts import ViewFacts
 from goqueue.cluster.view_keeper import ViewKeeper
-from goqueue.metrics import names
+from goqueue.metrics import cluster_names, names
 from goqueue.model.errors import MetadataUnavailableError
-from goqueue.model.internal_topics import CONSUMER_OFFSETS
 from goqueue.partitions.replication.replicas import ReplicaHost, Replicas, ReplicaSettings
 from goqueue.partitions.replication.traffic import ReplicationTraffic
-from goqueue.protocols.kafka.connection.listener import Listener
-from goqueue.protocols.kafka.internal.families import internal_registry, internal_settings
-from goqueue.protocols.kafka.internal.log_ends import LogEndsApi, log_end
-from goqueue.protocols.kafka.internal.replica_fetch import ReplicaFetchApi
 from goqueue.server.cluster.controlling import Controlling
 from goqueue.server.cluster.full_disk import FullDisk
+from goqueue.server.cluster.internal_topics import internal_topics
 from goqueue.server.cluster.membership import Membership
 from goqueue.server.cluster.node_folder import NodeFolder
+from goqueue.server.cluster.node_listener import NodeListener
 from goqueue.server.cluster.node_metrics import (
     put_pings,
     put_replication_lag,
     watch_latencies,
 )
 from goqueue.server.cluster.pings import Pings
+from goqueue.server.cluster.recovering import NodeLogEnds
 from goqueue.server.config_cluster_checks import read_secret
 from goqueue.server.errors import StartError
 from goqueue.server.peer_tls import PeerTls, load_peer_tls
 from goqueue.server.peers import PeerConnections
 from goqueue.server.supervision.etcd_child import client_urls
-from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
     from goqueue.broker.log_broker import LogBroker
     from goqueue.cluster.view_keeper import Touched
@@ -108,6 +105,7 @@ class ClusterNode:
         self.facts = ViewFacts(self.keeper.view, self.node_id, clock.monotonic_s)
         self.identity = NodeIdentity("", self.node_id, _secret(config))
         self.peers: PeerConnections
+        self.listener: NodeListener
         self.membership: Membership
         self.pings: Pings
         self.controlling: Controlling
@@ -184,6 +182,7 @@ class ClusterNode:
             None if self._tls is None else self._tls.calling,
             traffic,
         )
+        logs.routes.connect(self.peers)
         host = ReplicaHost(
             self.identity,
             self.keeper,
@@ -200,6 +199,7 @@ class ClusterNode:
         self.replicas = Replicas(host, logs.partitions, logs.topics, settings)
         self.full_disk = FullDisk(self.replicas, self.membership.tell_full)
         logs.open_partitions = self._open_replicas
+        logs.files.on_loss = lambda _: self._folder.doubt(self._folder_identity)
         changes = cast("ClusterTopicChanges", logs.topic_changes)
         changes.start_followed = self.replicas.led.start_followed
         await self._listen(logs)
@@ -216,20 +216,14 @@ class ClusterNode:
         return lost
 
     async def _listen(self, logs: LogBroker) -> None:
-        host, port = self._config.listeners.internal
+        address = self._config.listeners.internal
         tls = None if self._tls is None else self._tls.listening
-        registry = internal_registry(
-            self.identity,
-            self._incarnation_of,
-            ReplicaFetchApi(self.replicas.feed),
-            LogEndsApi(logs.topics, logs.partitions),
-        )
-        listener = Listener(registry, internal_settings(host, port, tls))
-        self.pings = Pings(self.node_id, self.identity.secret, (host, port), clock=self._clock)
+        self.listener = NodeListener(self.identity, self._incarnation_of, address, tls)
+        self.pings = Pings(self.node_id, self.identity.secret, address, clock=self._clock)
         self.facts.skews_ms = self.pings.skews_ms
-        await listener.start()
+        await self.listener.start(logs, self.replicas.feed)
         self._started("connections to nodes", partial(_close, self.peers), _PART_S)
-        self._started("listener for nodes", partial(listener.stop, _LEAVE_S), _PART_S)
+        self._started("listener for nodes", partial(self.listener.stop, _LEAVE_S), _PART_S)
         self.pings.start(self._suspected)
         self._started("pings", self.pings.stop, _PART_S)
 
@@ -264,33 +258,26 @@ class ClusterNode:
             cast("ClusterTopics", logs.topics),
             clock=self._clock,
             size=len(self._config.cluster.peers),
-            internal_topics={CONSUMER_OFFSETS: logs.settings.offsets_partitions},
+            internal_topics=internal_topics(logs.settings, len(self._config.cluster.peers)),
+            ask=NodeLogEnds(self.identity, self.peers, logs),
+            on_elected=self._metrics.histogram(cluster_names.ELECTION_LATENCY).observe,
         )
-        self.controlling.log_ends = partial(self._log_ends, logs)
         self.controlling.start()
         self._started("controller", self.controlling.stop, _PART_S)
-
-    async def _log_ends(
-        self, logs: LogBroker, node_id: int, keys: Sequence[PartitionKey]
-    ) -> dict[PartitionKey, LogEnd]:
-        if node_id == self.node_id:
-            own = {key: log_end(logs.topics, logs.partitions, key) for key in keys}
-            return {key: end for key, end in own.items() if end is not None}
-        asked = [{"topic_id": key.topic_id, "partition_index": key.partition} for key in keys]
-        answer = await self.peers.ask(node_id, ApiKey.LOG_ENDS, 0, partitions=asked)
-        return {
-            PartitionKey(each.topic_id, each.partition_index): LogEnd(
-                each.last_epoch, each.end_offset, each.start_offset
-            )
-            for each in answer.partitions
-        }
 
     async def advertise(self, listener: str, address: tuple[str, int]) -> None:
         """Say where clients find this node, now that its port is known."""
         await self.membership.advertise({listener: NodeAddress(*address)})
 
-    def clients_are_served(self) -> None:
-        """From now on a stop hands over first."""
+    async def clients_are_served(self, http_port: int, grpc_port: int) -> None:
+        """From now on a stop hands over first. Say where HTTP and gRPC are, on the same host."""
+        told = self.membership.record.listeners
+        host = next(iter(told.values())).host
+        calls = {
+            HTTP_LISTENER: NodeAddress(host, http_port),
+            GRPC_LISTENER: NodeAddress(host, grpc_port),
+        }
+        await self.membership.advertise({**told, **calls})
         self._started("leadership", self._hand_over, _STORE_S + _HAND_OVER_S + 2 * _LEAVE_S)
 
     # --- What others tell ------------------------------------------------------------------------

@@ -7,31 +7,32 @@ its transactions are sent: together, since none of them waits for another.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.cluster.controller import ControllerCore
 from goqueue.cluster.elections import with_min_isr
 from goqueue.cluster.metadata import Committed, Condition, Conflict, Put
 from goqueue.cluster.proposals import PartitionChange, bundles
 from goqueue.cluster.records import CONTROLLER, PartitionKey, new_token
+from goqueue.cluster.units import NO_UNITS, units_of
 from goqueue.model.errors import GoQueueError, MetadataUnavailableError, TopicExistsError
-from goqueue.model.internal_topics import INTERNAL_TOPICS
+from goqueue.model.internal_topics import COMPANIONS, INTERNAL_TOPICS
+from goqueue.server.cluster.recovering import Recovering
 from goqueue.topics.cluster_catalogue import INSYNC_SETTING
 from goqueue.topics.replica_assignments import Replication
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
     from uuid import UUID
 
-    from goqueue.cluster.elections import LogEnd
     from goqueue.cluster.metadata import MetadataStore
     from goqueue.cluster.proposals import Proposal
     from goqueue.cluster.view_keeper import Touched, ViewKeeper
     from goqueue.runtime.clock import Clock
     from goqueue.server.cluster.membership import Membership
     from goqueue.server.cluster.pings import Pings
+    from goqueue.server.cluster.recovering import LogEnds
     from goqueue.topics.cluster_catalogue import ClusterTopics
 
 logger = logging.getLogger(__name__)
@@ -46,23 +47,10 @@ PROOF_KEY: Final = "cluster/proof"
 PROOF_S: Final = 10.0
 _UPKEEP_S: Final = 1.0
 """How often internal topics and the minima of records are looked at."""
-_RECOVERED_AT_ONCE: Final = 1000
-"""Partitions that nodes are asked about in one request."""
+_ELECTIONS: Final = frozenset({"elect", "preferred", "recover"})
+"""Purposes of proposals that name another leader."""
 _SAFE_NODES: Final = 3
 """Internal topics have this many replicas where there are as many nodes."""
-
-
-class LogEnds(Protocol):
-    """Asks nodes about their replicas."""
-
-    async def __call__(
-        self, node_id: int, keys: Sequence[PartitionKey]
-    ) -> Mapping[PartitionKey, LogEnd]:
-        """How far the logs of these replicas of a node reach; those that cannot tell are left out.
-
-        Raises:
-            GoQueueError: the node cannot be asked.
-        """
 
 
 class Controlling:
@@ -79,8 +67,14 @@ class Controlling:
         clock: Clock,
         size: int,
         internal_topics: Mapping[str, int],
+        ask: LogEnds,
+        on_elected: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """`size` nodes are configured; `internal_topics` are made, with so many partitions."""
+        """`size` nodes are configured; `internal_topics` are made, with so many partitions.
+
+        `ask` asks a node how far the logs of its replicas reach; `on_elected` is told how many
+        seconds an election took to be stored.
+        """
         self.core = ControllerCore(membership.node_id)
         self.since_s: float | None = None
         """When this node became the controller; None while it is not."""
@@ -92,17 +86,19 @@ class Controlling:
         self._clock = clock
         self._wanted_nodes = min(_SAFE_NODES, size)
         self._internal_topics = dict(internal_topics)
+        self._on_elected = on_elected
         self._woken = asyncio.Event()
         self._sending = asyncio.Semaphore(_TRANSACTIONS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._proven_s = -PROOF_S
         self._upkept_s = -_UPKEEP_S
-        self.log_ends: LogEnds | None = None
-        """Asks a node how far the logs of its replicas reach."""
+        self._recovering = Recovering(self.core, keeper, topics, clock, ask)
         self._is_recovering = False
         self._counted = -1
         self._counts: dict[UUID, int] = {}
         """Partitions of each topic, of that version of the catalogue."""
+        self._units = NO_UNITS
+        """Of the same version."""
         self._compared = (0, 0)
         """The revision and the version of the catalogue at which records and topics agreed."""
 
@@ -151,7 +147,8 @@ class Controlling:
     def _step(self) -> None:
         view, now_s = self._keeper.view, self._clock.monotonic_s()
         topics = self._partition_counts()
-        proposals = self.core.decide(view, now_s, self._pings.agreed(), topics)
+        suspected, lapsed = self._pings.agreed(), self._pings.lapsed()
+        proposals = self.core.decide(view, now_s, suspected, topics, self._units, lapsed=lapsed)
         if not self.core.is_controller and self._pings.may_take(view):
             taking = self.core.take(view, self._membership.incarnation, now_s)
             proposals += [] if taking is None else [taking]
@@ -171,6 +168,13 @@ class Controlling:
             self._counts = {
                 each.topic_id: each.partition_count for each in catalogue.by_name.values()
             }
+            self._units = units_of(
+                {
+                    each.name: (each.topic_id, each.partition_count)
+                    for each in catalogue.by_name.values()
+                    if each.is_internal
+                }
+            )
         return self._counts
 
     def _tell(self, now_s: float) -> None:
@@ -184,6 +188,7 @@ class Controlling:
             )
 
     async def _send(self, proposal: Proposal) -> None:
+        began_s = self._clock.monotonic_s()
         async with self._sending:
             try:
                 result = await self._store.transact(proposal.conditions, proposal.operations)
@@ -192,6 +197,8 @@ class Controlling:
                 return
         if isinstance(result, Committed):
             self.core.committed(proposal, result.revision)
+            if proposal.purpose in _ELECTIONS:
+                self._on_elected(self._clock.monotonic_s() - began_s)
             if proposal.purpose != "take":
                 logger.info("%s: %d keys", proposal.purpose, len(proposal.operations))
         elif isinstance(result, Conflict):
@@ -240,56 +247,31 @@ class Controlling:
                     count,
                     INTERNAL_TOPICS[name],
                     internal=True,
-                    replication=Replication(self._wanted_nodes),
+                    replication=self._replication(name, count),
                 )
             except TopicExistsError:
                 continue
             except GoQueueError as error:
                 logger.warning("internal topic %s was not made: %s", name, error)
 
-    async def _recover(self) -> None:
-        """Choose leaders for partitions of which every replica may have lost something.
+    def _replication(self, name: str, count: int) -> Replication:
+        """Where an internal topic is: with the topic that its partitions belong to, if to any."""
+        head_name, members = COMPANIONS.get(name, ("", 0))
+        head = self._topics.catalogue.by_name.get(head_name)
+        if head is None:
+            return Replication(self._wanted_nodes)
+        stored = self._topics.records_of(head)
+        heads = [PartitionKey(head.topic_id, number // members) for number in range(count)]
+        return Replication(assignments=[stored[each].value.replicas for each in heads])
 
-        Everybody who was in sync is back, or nothing would be chosen: whoever has most leads, and
-        what nobody has is lost, as on one node after a power cut.
-        """
-        view = self._keeper.view
-        keys = list(itertools.islice(self.core.recoverable(view), _RECOVERED_AT_ONCE))
-        if not keys or self.log_ends is None:
-            return
+    async def _recover(self) -> None:
+        """Choose leaders for partitions of which every replica may have lost something."""
         self._is_recovering = True
         try:
-            ends = await self._ends_of(keys, self.log_ends)
+            for proposal in await self._recovering.proposals():
+                self._spawn(self._send(proposal))
         finally:
             self._is_recovering = False
-        for key, found in ends.items():
-            proposal = self.core.recover(key, found, view, self._clock.monotonic_s())
-            if proposal is not None:
-                topic = self._topics.catalogue.by_id.get(key.topic_id)
-                logger.error(
-                    "%s-%d: every replica may have lost data; the longest log leads: %s",
-                    key.topic_id if topic is None else topic.name,
-                    key.partition,
-                    ", ".join(f"node {node} has up to {end.end}" for node, end in found.items()),
-                )
-                self._spawn(self._send(proposal))
-
-    async def _ends_of(
-        self, keys: Sequence[PartitionKey], ask: LogEnds
-    ) -> dict[PartitionKey, dict[int, LogEnd]]:
-        by_node: dict[int, list[PartitionKey]] = {}
-        for key in keys:
-            stored = self._keeper.view.partitions.get(key)
-            for node_id in () if stored is None else stored.value.struck:
-                by_node.setdefault(node_id, []).append(key)
-        ends: dict[PartitionKey, dict[int, LogEnd]] = {key: {} for key in keys}
-        for node_id, asked in by_node.items():
-            try:
-                for key, end in (await ask(node_id, asked)).items():
-                    ends[key][node_id] = end
-            except GoQueueError as error:
-                logger.info("node %d does not say what it has: %s", node_id, error)
-        return ends
 
     def _follow_minima(self) -> None:
         """Bring records in line with `min.insync.replicas` of their topics.

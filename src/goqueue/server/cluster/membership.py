@@ -1,8 +1,9 @@
 """That this node runs: its registration, under a session that it keeps alive.
 
 The revision of the first record of a registration is the node's *incarnation*: whatever it was
-trusted with before, it is not trusted with in another one. A node registers anew when its session
-has lapsed or the controller has fenced it; it goes on serving meanwhile, for only the records of
+trusted with before, it is not trusted with in another one. A node registers anew when the
+controller has fenced it. When only its session has lapsed, because the store did not answer, it
+registers again in the same incarnation. It goes on serving meanwhile, for only the records of
 partitions say who leads.
 """
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -44,7 +46,7 @@ from goqueue.model.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 
     from goqueue.cluster.metadata import Entry
     from goqueue.cluster.proposals import Proposal
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
     from goqueue.runtime.tasks import Sleep
 
 logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 SESSION_MS: Final = 2000
 """A backstop: pings find out earlier."""
@@ -95,6 +99,8 @@ class Membership:
         self._clock = clock
         self._sleep = sleep
         self._session: SessionId | None = None
+        self._alive_s = clock.monotonic_s()
+        """When the session was last known to be alive."""
         self._registered_s = clock.monotonic_s() - _STEADY_S
         self._again_s = _AGAIN_S
         self._registering = asyncio.Lock()
@@ -155,7 +161,7 @@ class Membership:
         """
         async with self._registering:
             revision = await self._register()
-            await self._keeper.reached(revision)
+            await self._reached(revision)
             return self.incarnation
 
     async def _register(self) -> Revision:
@@ -169,9 +175,11 @@ class Membership:
                     raise self._taken(before)
                 await self._sleep(_RETRY_S)
                 continue
+            # The record of a new run does not know its own revision.
+            incarnation = self.incarnation if self._goes_on(entry, before) else 0
+            opened_s = self._clock.monotonic_s()
             session = await self._open_session()
-            # The record of a new registration does not know its own revision.
-            value = encode(replace(self.record, incarnation=0))
+            value = encode(replace(self.record, incarnation=incarnation))
             condition = Condition(key, ABSENT if entry is None else entry.revision)
             try:
                 result = await self._transact([condition], Put(key, value, session))
@@ -180,9 +188,24 @@ class Membership:
             if isinstance(result, Unknown):
                 result = self._found(await self._get(key), value, session)
             if isinstance(result, Committed):
-                self._session = session
-                self._became(result.revision)
+                self._session, self._alive_s, self.contact_s = session, opened_s, opened_s
+                if not incarnation:
+                    self._became(result.revision)
                 return result.revision
+
+    def _goes_on(self, entry: Entry | None, before: NodeRecord | None) -> bool:
+        """Whether only the session of this registration is another one: the run is the same.
+
+        Not when the node was fenced, which ends its incarnation, or when another run of it has
+        registered.
+        """
+        fence = self._keeper.view.fences.get(self.node_id)
+        is_fenced = fence is not None and fence.value.incarnation >= self.incarnation
+        if not self.incarnation or is_fenced:
+            return False
+        if entry is None or before is None:
+            return True
+        return (before.incarnation or entry.revision) == self.incarnation
 
     def _found(self, entry: Entry | None, value: bytes, session: SessionId) -> Committed | Unknown:
         if entry is not None and entry.value == value and entry.session == session:
@@ -224,10 +247,10 @@ class Membership:
                 entry = await self._get(key)
                 stored = None if entry is None else decode(entry.value, NodeRecord, key)
                 if entry is None or stored is None or entry.session != self._session:
-                    await self._keeper.reached(await self._register())
+                    await self._reached(await self._register())
                     return
                 if replace(stored, incarnation=0) == replace(record, incarnation=0):
-                    await self._keeper.reached(entry.revision)
+                    await self._reached(entry.revision)
                     return
                 value = encode(replace(record, incarnation=self.incarnation))
                 try:
@@ -235,7 +258,7 @@ class Membership:
                         [Condition(key, entry.revision)], Put(key, value, self._session)
                     )
                 except SessionLapsedError:
-                    await self._keeper.reached(await self._register())
+                    await self._reached(await self._register())
                     return
 
     # --- Staying ---------------------------------------------------------------------------------
@@ -263,9 +286,13 @@ class Membership:
             await self._sleep(BEAT_S)
             began_s = self._clock.monotonic_s()
             try:
+                if began_s - self._alive_s >= SESSION_MS / 1000:
+                    # Bound to another session the record stays: it is not missed for a moment.
+                    self._again()
+                    continue
                 if self._session is not None:
                     await self._store.keep_alive(self._session)
-                self.contact_s = began_s
+                self.contact_s = self._alive_s = began_s
                 self._look()  # a fence that came while a registration was under way was left to it
             except SessionLapsedError:
                 logger.warning("the session of this node has lapsed: registering anew")
@@ -326,7 +353,7 @@ class Membership:
             proposals = list(self._strikes(lost))
             if not proposals:
                 # Once more from the store itself: the view may have been a moment old.
-                await self._keeper.reconcile()
+                await self._retried(self._keeper.reconcile)
                 if not any(True for _ in self._strikes(lost)):
                     return
                 continue
@@ -334,10 +361,10 @@ class Membership:
                 await self._transact(each.conditions, *each.operations) for each in proposals
             ]
             revisions = [each.revision for each in results if isinstance(each, Committed)]
-            await self._keeper.reached(max(revisions, default=Revision(0)))
+            await self._reached(max(revisions, default=Revision(0)))
             if len(revisions) < len(results):
                 await self._sleep(_RETRY_S)
-                await self._keeper.reconcile()
+                await self._retried(self._keeper.reconcile)
 
     def _strikes(self, lost: Collection[PartitionKey] | None) -> Iterator[Proposal]:
         return elections.strikes(self._keeper.view, self.node_id, keys=lost)
@@ -345,9 +372,16 @@ class Membership:
     # --- Asking ----------------------------------------------------------------------------------
 
     async def _get(self, key: str) -> Entry | None:
+        return await self._retried(partial(self._store.get, key))
+
+    async def _reached(self, revision: Revision) -> None:
+        await self._retried(partial(self._keeper.reached, revision))
+
+    async def _retried(self, read: Callable[[], Awaitable[_T]]) -> _T:
+        """Read however long that takes: a node does not end because its store is slow."""
         while True:
             try:
-                return await self._store.get(key)
+                return await read()
             except MetadataUnavailableError as error:
                 logger.warning("the metadata cannot be read, retrying: %s", error)
                 await self._sleep(_RETRY_S)

@@ -7,6 +7,7 @@ machine has not been started since, so that its page cache still has what was no
 
 from __future__ import annotations
 
+import threading
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -48,6 +49,7 @@ class NodeFolder:
         self._disk = disk
         self._boot_id_file = boot_id_file
         self._is_doubted = False
+        self._doubting = threading.Lock()
 
     @property
     def boot_id(self) -> str:
@@ -125,9 +127,14 @@ class NodeFolder:
             self._is_doubted = False
 
     def doubt(self, identity: FolderIdentity) -> None:
-        """Note that something is missing: a log was cut, and the next start would not see that."""
-        self._is_doubted = True
-        self._write(replace(identity, is_unclean=True))
+        """Note that something is missing: a log is cut, and the next start would not see that.
+
+        Returns when that is durable; by any thread.
+        """
+        with self._doubting:
+            if not self._is_doubted:
+                self._write(replace(identity, is_unclean=True))
+                self._is_doubted = True
 
     def mark_clean(self) -> None:
         """Note that the run has ended in order, after all logs were closed."""

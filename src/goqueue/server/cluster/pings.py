@@ -27,7 +27,7 @@ from goqueue.cluster.view_facts import SKEW_MS
 from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Set as AbstractSet
 
     from goqueue.cluster.records import NodeAddress
     from goqueue.cluster.view import ClusterView
@@ -93,6 +93,7 @@ class Pings:
         self._lock = threading.Lock()
         """Around the core, which both threads use."""
         self._peers: Mapping[int, NodeAddress] = {}
+        self._registered: AbstractSet[int] = frozenset()
         self._senders: dict[int, tuple[NodeAddress, socket.socket]] = {}
         self._skews: dict[int, int] = {}
         self._skewed_since_s: dict[int, float] = {}
@@ -140,15 +141,13 @@ class Pings:
             self._listener.close()
 
     def watch(self, view: ClusterView) -> None:
-        """Ping the nodes that are registered, and expect theirs."""
-        peers = {
-            node_id: node.record.internal
-            for node_id, node in view.nodes.items()
-            if node_id != self.node_id
-        }
+        """Ping the nodes that are registered, and expect theirs; also when a session has lapsed."""
+        known = {**view.lapsed, **view.nodes}
+        known.pop(self.node_id, None)
         with self._lock:
             self._core.watch(view, self._clock.monotonic_s())
-            self._peers = peers
+            self._peers = {node_id: node.record.internal for node_id, node in known.items()}
+            self._registered = known.keys() & view.nodes.keys()
 
     def suspects(self) -> frozenset[int]:
         """The nodes that this one does not hear."""
@@ -159,6 +158,11 @@ class Pings:
         """Those of whom another node says the same, or no other is left to say anything."""
         with self._lock:
             return self._core.agreed(self._clock.monotonic_s())
+
+    def lapsed(self) -> frozenset[int]:
+        """Those that are heard although their sessions have lapsed."""
+        with self._lock:
+            return self._core.lapsed(self._clock.monotonic_s())
 
     def may_take(self, view: ClusterView) -> bool:
         """Whether this node should try to become the controller."""
@@ -209,7 +213,7 @@ class Pings:
             )
             peers = self._peers
         self._connect(peers)
-        self._count_missed(peers, now_s)
+        self._count_missed(now_s)
         data = self._sealed(ping, now_s)
         for node_id, (_, sender) in self._senders.items():
             try:
@@ -279,8 +283,8 @@ class Pings:
             if echo.node == self.node_id and latency is not None:
                 latency.observe(max(now_s - (echo.sent_us + echo.held_us) / 1e6, 0.0))
 
-    def _count_missed(self, peers: Mapping[int, NodeAddress], now_s: float) -> None:
-        for node_id in [each for each in self._heard if each not in peers]:
+    def _count_missed(self, now_s: float) -> None:
+        for node_id in [each for each in self._heard if each not in self._registered]:
             del self._heard[node_id]
         self.missed_count += sum(now_s - each.heard_s > _MISSED_S for each in self._heard.values())
 

@@ -54,8 +54,13 @@ class EtcdMember(NamedTuple):
     """Whether the disk needs more than 50 ms for one sync in a hundred: elections wait longer."""
 
 
-def etcd_command(binary: EtcdBinary, member: EtcdMember) -> list[str]:
-    """The program and its flags, by the names that its version has for them."""
+def etcd_command(
+    binary: EtcdBinary, member: EtcdMember, *, is_replacement: bool = False
+) -> list[str]:
+    """The program and its flags, by the names that its version has for them.
+
+    A replacement takes the place of a member whose folder was lost, in a cluster that exists.
+    """
     peer_url = member.peers[member.name]
     heartbeat_ms, election_ms = (100, 1000) if member.has_slow_disk else (50, 500)
     flags = {
@@ -67,7 +72,7 @@ def etcd_command(binary: EtcdBinary, member: EtcdMember) -> list[str]:
         "initial-advertise-peer-urls": peer_url,
         "initial-cluster": ",".join(f"{name}={url}" for name, url in member.peers.items()),
         "initial-cluster-token": member.token,
-        "initial-cluster-state": "new",
+        "initial-cluster-state": "existing" if is_replacement else "new",
         "heartbeat-interval": str(heartbeat_ms),
         "election-timeout": str(election_ms),
         "pre-vote": "true",

@@ -6,8 +6,8 @@ import gc
 import sys
 from typing import TYPE_CHECKING
 
-from goqueue.model.errors import GoQueueError
-from goqueue.server.errors import CANNOT_START
+from goqueue.model.errors import GoQueueError, MetadataUnavailableError
+from goqueue.server.errors import CANNOT_START, STORE_AWAY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,9 @@ def main(arguments: Sequence[str]) -> None:
         config = load_config(arguments)
         set_up_logging(config.logging)
         serve(config)
+    except MetadataUnavailableError as error:
+        sys.stderr.write(f"goqueue: {error}\n")
+        sys.exit(STORE_AWAY)
     except GoQueueError as error:
         sys.stderr.write(f"goqueue: {error}\n")
         sys.exit(CANNOT_START)

@@ -11,8 +11,10 @@ from goqueue.server.config_cluster import ETCD_CLIENT_PORT, ETCD_PEER_PORT
 from goqueue.server.errors import StartError
 from goqueue.server.etcd.binary import EtcdBinary, etcd_environment, find_etcd
 from goqueue.server.etcd.command import EtcdMember, EtcdTls, etcd_command
+from goqueue.server.folder import NODE_FILE
 from goqueue.server.supervision.etcd_errors import explain
 from goqueue.server.supervision.etcd_folder import EtcdFolder
+from goqueue.server.supervision.etcd_joining import Joining, join_again
 
 if TYPE_CHECKING:
     from goqueue.server.config import Config
@@ -44,14 +46,41 @@ class EtcdChild:
                 "peers": [*config.cluster.peers],
             }
         )
-        self.command = etcd_command(self.binary, member)
         self._member = member
+        self._node_file = config.broker.data_dir / NODE_FILE
+        self._others = client_urls(config)[1:]
+        self._is_replacement = False
         self.environment = etcd_environment(os.environ)
         self._log_from = 0
 
-    def starting(self) -> None:
-        """Note where the log of the next run begins."""
+    @property
+    def command(self) -> list[str]:
+        """The program with its flags, as it is to be started next."""
+        return etcd_command(self.binary, self._member, is_replacement=self._is_replacement)
+
+    def starting(self) -> str | None:
+        """Make ready for the next run; returns why it has to wait, or None.
+
+        Raises:
+            StartError: what it had stored is lost, and no other member has it.
+        """
         self._log_from = self._log_bytes()
+        if not self.folder.is_empty:
+            return None
+        had_data = self._node_file.exists()
+        if had_data and not self._others:
+            raise StartError(
+                f"the etcd in {self.folder.path} has lost what it had stored, and there is no "
+                "other node to take it from: restore the folder, or start with an empty --data-dir"
+            )
+        standing = join_again(self._member, self._others, must_join=had_data)
+        self._is_replacement = standing is Joining.REPLACED
+        if standing is not Joining.WAIT:
+            return None
+        return (
+            f"the etcd in {self.folder.path} has lost what it had stored: it is taken in again as "
+            "soon as most of the other nodes run"
+        )
 
     def hand_over(self) -> None:
         """Let another member lead, if this one does; it is about to stop."""

@@ -50,8 +50,8 @@ _KNOWN: Final = (
     (
         r"already been bootstrapped|tocommit\(\d+\) is out of range",
         (
-            "the etcd in {folder} has lost what it had stored, and the others count on it: restore "
-            "the folder; they go on without this node meanwhile"
+            "the etcd in {folder} has lost what it had stored, and the others count on it: delete "
+            "the folder and start the node again while most of them run; they take it in anew"
         ),
     ),
     (
@@ -60,8 +60,8 @@ _KNOWN: Final = (
             r"|failed to find database snapshot|unexpected eof|max entry size limit exceeded"
         ),
         (
-            "the etcd in {folder} is damaged: check the disk and restore the folder; the other "
-            "nodes go on without this one meanwhile"
+            "the etcd in {folder} is damaged: check the disk and restore the folder, or delete it "
+            "and start the node again while most of the others run; they take it in anew"
         ),
     ),
     (

@@ -26,6 +26,11 @@ class EtcdFolder:
         self.data = path / "data"
         self.log_file = path / "etcd.log"
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no member has ever run here, or what it had stored is lost."""
+        return not any((self.data / "member" / "wal").glob("*.wal"))
+
     def free_bytes(self) -> int:
         """Of the disk."""
         return shutil.disk_usage(self.path).free

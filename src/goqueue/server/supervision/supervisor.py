@@ -44,6 +44,8 @@ _ETCD_GRACE_S: Final = 1.0
 """What an etcd may take to stop; then it is killed, which it is made for. It would wait for the
 watches of all its clients."""
 _STOP_CHECK_S: Final = 0.5
+_TAKEN_IN_S: Final = 1.0
+"""How often the other members are asked to take in one that has lost its data."""
 
 
 def supervise(config: Config, arguments: Sequence[str]) -> None:
@@ -104,6 +106,8 @@ class Supervisor:
         self._stop_at_s: float | None = None
         """When the child that is being stopped is killed; None while nothing is."""
         self._failure: StartError | None = None
+        self._told_wait: str | None = None
+        """What etcd waits for, as it was told last."""
         self._exit_code: int | None = None
 
     def run(self) -> None:
@@ -159,8 +163,8 @@ class Supervisor:
         for run in reversed(self._runs):
             if self._is_stopping or run.child.pid is not None or run.due_s > now_s:
                 continue
-            if run.child.name == "etcd" and self._etcd is not None:
-                self._etcd.starting()
+            if run.child.name == "etcd" and not self._may_start_etcd(run):
+                continue
             run.errors = b""
             run.started_s = now_s
             try:
@@ -172,6 +176,24 @@ class Supervisor:
             logger.info("%s: started as process %d", run.child.name, run.child.pid)
             runs = [(each.child.name, each.child.pid) for each in self._runs]
             self._note({name: pid for name, pid in runs if pid is not None})
+
+    def _may_start_etcd(self, run: _Run) -> bool:
+        if self._etcd is None:
+            return False
+        try:
+            waits_for = self._etcd.starting()
+        except StartError as error:
+            self._failure = error
+            return False
+        run.command = self._etcd.command
+        if waits_for is None:
+            self._told_wait = None
+            return True
+        if waits_for != self._told_wait:
+            self._told_wait = waits_for
+            logger.warning("%s", waits_for)
+        run.due_s = self._clock.monotonic_s() + _TAKEN_IN_S
+        return False
 
     def _wait(self, wake: socket.socket) -> None:
         """Sleep until a signal, a restart that is due, or the end of a child's patience."""

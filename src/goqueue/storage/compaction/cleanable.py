@@ -22,6 +22,9 @@ class CompactionLimits(NamedTuple):
     """A record stays for at least so long, also when a newer one of its key has come."""
     max_lag_ms: int | None = None
     """A record waits for at most so long, however little there is to compact; None is for ever."""
+    max_dirty_records: int | None = None
+    """Half as many in sealed segments make a pass due, and half as many in the active one are
+    enough to seal it; None is without bound."""
 
 
 class Cleanable(NamedTuple):
@@ -39,7 +42,7 @@ class Cleanable(NamedTuple):
 def cleanable(log: Log, limits: CompactionLimits, now_ms: int) -> Cleanable:
     """What compaction of `log` would do now. Only sealed segments are ever compacted."""
     clean_below = log.store.checkpoint.clean_below
-    until, total, dirty = clean_below, 0, 0
+    until, total, dirty, dirty_records = clean_below, 0, 0, 0
     first_dirty_ms: int | None = None
     times_ms: list[int] = []
     for segment in log.segments.sealed:
@@ -53,17 +56,28 @@ def cleanable(log: Log, limits: CompactionLimits, now_ms: int) -> Cleanable:
         total += segment.size_bytes
         if is_dirty:
             dirty += segment.size_bytes
+            dirty_records += segment.end_offset - max(segment.base_offset, clean_below)
             if limits.max_lag_ms is not None:
                 born_ms = segment.born_ms(now_ms)
                 first_dirty_ms = born_ms if first_dirty_ms is None else min(first_dirty_ms, born_ms)
     ratio = dirty / total if total else 0.0
-    is_due = dirty > 0 and ratio >= limits.dirty_ratio
+    is_due = dirty > 0 and (ratio >= limits.dirty_ratio or _is_half(dirty_records, limits))
     if first_dirty_ms is not None and limits.max_lag_ms is not None:
         late_ms = first_dirty_ms + limits.max_lag_ms
         is_due = is_due or late_ms <= now_ms
         times_ms.append(late_ms)
     next_ms = min((each for each in times_ms if each > now_ms), default=None)
     return Cleanable(until, ratio, is_due, next_ms)
+
+
+def is_sealing_due(log: Log, limits: CompactionLimits) -> bool:
+    """Whether the active segment holds so much that compaction should reach it soon."""
+    active = log.segments.active
+    return active is not None and _is_half(log.end_offset - active.base_offset, limits)
+
+
+def _is_half(records: int, limits: CompactionLimits) -> bool:
+    return limits.max_dirty_records is not None and records * 2 >= limits.max_dirty_records
 
 
 def dirty_ratio(log: Log) -> float:

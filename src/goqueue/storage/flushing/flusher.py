@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from goqueue.model.errors import DiskError, LogFailedError, StorageError
 from goqueue.storage.config import Fsync
-from goqueue.storage.flushing.schedule import End, FlushSchedule, Run
+from goqueue.storage.flushing.schedule import FlushSchedule
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from concurrent.futures import Executor
 
+    from goqueue.storage.flushing.due import End, Run
     from goqueue.storage.flushing.plan import FlushPlan
     from goqueue.storage.log import Log
 
@@ -57,6 +58,8 @@ class Flusher:
         self._on_synced = on_synced
         self._schedule = FlushSchedule(executor) if schedule is None else schedule
         self._schedule.know(self)
+        self._group = self._schedule.group if log.is_replica else None
+        """Replicas are flushed together: each message makes one flush on every node."""
         self._running: asyncio.Future[StorageError | None] | None = None
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         """Those who wait for the disk, each with the offset that it waits for, the lowest first; as
@@ -86,7 +89,7 @@ class Flusher:
         while at and waiting[at - 1][0] > end_offset:
             at -= 1
         waiting.insert(at, (end_offset, future))
-        self._start()
+        self._start_soon()
         return future
 
     def promises_sync(self, end_offset: int) -> bool:
@@ -105,7 +108,7 @@ class Flusher:
             or store.end_offset - store.flushed_offset >= config.flush_messages
             or store.checkpoint_due
         ):
-            self._start()
+            self._start_soon()
         elif not self._is_scheduled and config.fsync is Fsync.INTERVAL:
             self._is_scheduled = True
             self._schedule.add(self, config.fsync_interval_ms / 1000)
@@ -160,9 +163,18 @@ class Flusher:
         """
         self._is_scheduled = False
         self._schedule.discard(self)
+        if self._group is not None and self._group.discard(self):
+            self._start()
         await self.settle()
 
     # --- One flush -------------------------------------------------------------------------------
+
+    def _start_soon(self) -> None:
+        """A flush whose outcome `_tell` tells, together with others where that is cheaper."""
+        if self._group is None:
+            self._start()
+        elif self._running is None:
+            self._group.add(self)
 
     def _start(self, *, checkpoint: bool = False) -> asyncio.Future[StorageError | None]:
         """A flush of this log alone, in a thread of its own."""
@@ -194,8 +206,9 @@ class Flusher:
             return None  # whoever flushes it now arranges for what comes meanwhile
         try:
             plan = self._log.plan_flush(checkpoint=self._log.checkpoint_due)
-        except StorageError:
-            return None  # it is failed or closed
+        except StorageError as error:
+            self._tell(error)  # it is failed or closed
+            return None
         running = self._running = asyncio.get_running_loop().create_future()
 
         def run(is_synced: bool) -> End:  # noqa: FBT001 - the schedule says one thing to all
@@ -249,7 +262,7 @@ class Flusher:
         Such an append joined the flush that was running, which does not cover it.
         """
         if self._waiting:
-            self._start()
+            self._start_soon()
         elif self._log.flushed_offset < self._log.end_offset:
             self.appended()
 

@@ -14,15 +14,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from goqueue.model.errors import DiskError
 from goqueue.model.limits import MAX_LOGS_AWAITING_FLUSH
+from goqueue.storage.flushing.group import FlushGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
+
+    from goqueue.storage.flushing.due import Due, Run
 
 _T = TypeVar("_T")
 
@@ -40,20 +43,6 @@ _EARLY: Final = 0.2
 """The last part of its interval in which a log is flushed together with one that is due."""
 
 
-End: TypeAlias = "Callable[[], None]"
-Run: TypeAlias = "Callable[[bool], End]"
-
-
-class Due(Protocol):
-    """A log that waits to be flushed."""
-
-    def begin(self) -> Run | None:
-        """On the loop: what to do in a thread, which returns what to do on the loop afterwards.
-
-        It is told whether all files are on the disk already. None when there is nothing to flush.
-        """
-
-
 class FlushSchedule:
     """The logs of one event loop that wait to be flushed."""
 
@@ -65,6 +54,8 @@ class FlushSchedule:
     ) -> None:
         """Flush in `executor`; `sync_all` syncs all files at once and says whether it could."""
         self._executor = executor
+        self.group = FlushGroup(executor)
+        """Those that are to be flushed now, where logs share threads for that."""
         self._sync_all = sync_all
         self._max_waiting = max_waiting
         self._portion = max(1, min(PORTION, max_waiting // (2 * PORTIONS_AT_A_TIME)))

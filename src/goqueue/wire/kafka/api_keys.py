@@ -102,3 +102,15 @@ class ApiKey(IntEnum):
     HELLO = 20_010
     """Between nodes of a cluster, like those after it: only the internal listener serves them."""
     LOG_ENDS = 20_011
+    READ_BATCHES = 20_012
+    FIND_PRODUCERS = 20_015
+    HAND_OVER = 20_020
+    FIND_BATCHES = 20_021
+    FIND_RESTS = 20_022
+    SETTLE_RECEIPTS = 20_031
+    WATCH_SOURCES = 20_032
+    SHARE_TURN = 20_040
+    PARTITION_FIGURES = 20_050
+    CALL_GRPC = 20_060
+    STATE_APPLIED = 20_051
+    VIEW_REACHED = 20_052

@@ -45,7 +45,11 @@ _FAILURES: Final = [
 
 _OWN: Final[dict[tuple[int, Direction], dict[tuple[str, ...], _Fields]]] = {
     (ApiKey.PRODUCE, "response"): {
-        ("responses", "partition_responses"): (("delayed", "bytes", b""),)
+        ("responses", "partition_responses"): (
+            ("delayed", "bytes", b""),
+            ("error_name", "string", None),
+            ("is_duplicate", "bool", False),
+        )
     },
     (ApiKey.SHARE_GROUP_HEARTBEAT, "request"): {
         (): (

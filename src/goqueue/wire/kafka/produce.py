@@ -42,6 +42,9 @@ _LEADER_TAG: Final = struct.Struct(">BBBiiB")
 _LEADER_BYTES: Final = 9
 DELAYED: Final = struct.Struct(">iqq")
 """A message that waits: its place in the batch, its id, when it is due."""
+DELAYED_TAG: Final = FIRST_TAG
+ERROR_NAME_TAG: Final = FIRST_TAG + 1
+DUPLICATE_TAG: Final = FIRST_TAG + 2
 
 
 class PartitionData(NamedTuple):
@@ -84,6 +87,10 @@ class PartitionResult(NamedTuple):
     """Id and epoch of the leader, for a client that asked the wrong broker."""
     delayed: Sequence[tuple[int, int, int]] = ()
     """Places, ids and due times of messages that wait, for a client of our own; id -1: unknown."""
+    error_name: str | None = None
+    """The class of the error, for another node."""
+    is_duplicate: bool = False
+    """The records were there already, for another node."""
 
 
 class TopicResult(NamedTuple):
@@ -165,8 +172,9 @@ def encode_response(
     *,
     throttle_time_ms: int = 0,
     endpoints: Sequence[NodeEndpoint] = (),
+    to_node: bool = False,
 ) -> Encoded:
-    """The body of a Produce response."""
+    """The body of a Produce response; another node is told more than a client."""
     compact = version >= FLEXIBLE_FROM
     out = bytearray()
     put_length(out, len(topics), compact=compact)
@@ -177,7 +185,7 @@ def encode_response(
             put_string(out, topic.name or "", compact=compact)
         put_length(out, len(topic.partitions), compact=compact)
         for partition in topic.partitions:
-            _put_partition(out, partition, version)
+            _put_partition(out, partition, version, to_node=to_node)
         if compact:
             out.append(0)
     out += _INT32.pack(throttle_time_ms)
@@ -186,7 +194,7 @@ def encode_response(
     return Encoded((out,))
 
 
-def _put_partition(out: bytearray, result: PartitionResult, version: int) -> None:
+def _put_partition(out: bytearray, result: PartitionResult, version: int, *, to_node: bool) -> None:
     if version < _LOG_START_FROM:
         out += _PARTITION.pack(*result[:4])
         return
@@ -201,22 +209,32 @@ def _put_partition(out: bytearray, result: PartitionResult, version: int) -> Non
         if compact:
             out.append(0)
     put_string(out, result.error_message, compact=compact)
-    if result.delayed and compact:
-        _put_delayed(out, result.delayed)
+    if compact and (result.delayed or (to_node and (result.error_name or result.is_duplicate))):
+        _put_own_tags(out, result, to_node=to_node)
     elif compact:
         put_leader(out, result.leader if version >= _LEADERS_FROM else None)
 
 
-def _put_delayed(out: bytearray, delayed: Sequence[tuple[int, int, int]]) -> None:
-    """The tagged fields of a partition of which some messages wait: our own."""
-    out.append(1)
-    put_uvarint(out, FIRST_TAG)
-    content = bytearray()
-    put_length(content, len(delayed) * DELAYED.size, compact=True)
-    for each in delayed:
-        content += DELAYED.pack(*each)
-    put_uvarint(out, len(content))
-    out += content
+def _put_own_tags(out: bytearray, result: PartitionResult, *, to_node: bool) -> None:
+    """The tagged fields of a partition of which something is to be told that Kafka has not."""
+    told: list[tuple[int, bytearray]] = []
+    if result.delayed:
+        content = bytearray()
+        put_length(content, len(result.delayed) * DELAYED.size, compact=True)
+        for each in result.delayed:
+            content += DELAYED.pack(*each)
+        told.append((DELAYED_TAG, content))
+    if to_node and result.error_name is not None:
+        content = bytearray()
+        put_string(content, result.error_name, compact=True)
+        told.append((ERROR_NAME_TAG, content))
+    if to_node and result.is_duplicate:
+        told.append((DUPLICATE_TAG, bytearray((1,))))
+    out.append(len(told))
+    for tag, content in told:
+        put_uvarint(out, tag)
+        put_uvarint(out, len(content))
+        out += content
 
 
 def put_leader(out: bytearray, leader: tuple[int, int] | None) -> None:
@@ -235,11 +253,16 @@ def put_endpoints(out: bytearray, endpoints: Sequence[NodeEndpoint]) -> None:
     content = bytearray()
     put_length(content, len(endpoints), compact=True)
     for node in endpoints:
-        content += _INT32.pack(node.node_id)
-        put_string(content, node.host, compact=True)
-        content += _INT32.pack(node.port)
-        put_string(content, node.rack, compact=True)
-        content.append(0)
+        put_endpoint(content, node)
     out += b"\x01\x00"
     put_uvarint(out, len(content))
     out += content
+
+
+def put_endpoint(out: bytearray, node: NodeEndpoint) -> None:
+    """One element of an array of endpoints."""
+    out += _INT32.pack(node.node_id)
+    put_string(out, node.host, compact=True)
+    out += _INT32.pack(node.port)
+    put_string(out, node.rack, compact=True)
+    out.append(0)

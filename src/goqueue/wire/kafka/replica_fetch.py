@@ -50,7 +50,20 @@ _WANTED: Final = struct.Struct(">iiqiqi")
 _fetch_partition: Final[Callable[[tuple[int, ...]], FetchPartition]] = partial(
     tuple.__new__, FetchPartition
 )
+_SINGLE: Final = struct.Struct(">iiibiiB16sBiiqiqi7siqB")
+"""A whole request that names one partition and forgets none: most are, when messages are few."""
+_SINGLE_MARKS: Final = bytes((0, 0, 1, 1, 1, _STATE_TAG, _STATE.size))
+"""Behind the partition: no tags of it and of its topic, nothing forgotten, an empty rack, and one
+tag, the replica state."""
+_SINGLE_TOLD: Final = struct.Struct(">ihiB16sBihqqqBi")
+"""An answer about one partition, up to the length of its records."""
+_SINGLE_READ: Final = struct.Struct(">iBihiB16sBihqqqBi")
+"""The same with the header of the answer."""
+_SINGLE_END: Final = bytes(3)
 _ID_BYTES: Final = 16
+_NO_ID: Final = bytes(_ID_BYTES)
+_ONE: Final = 2
+"""The length of an array of one element, as newer versions write it."""
 _ABORTED_BYTES: Final = 16
 _MORE: Final = 0x80
 """The bit of a byte of a varint that says that another one follows."""
@@ -81,6 +94,9 @@ class ReplicaFetched(NamedTuple):
 
 def encode_request(fetch: ReplicaFetch) -> bytearray:
     """The body of a request."""
+    topics = fetch.topics
+    if len(topics) == 1 and len(topics[0].partitions) == 1 and not fetch.forgotten:
+        return _encode_single(fetch, topics[0])
     out = bytearray(_START.pack(fetch.max_wait_ms, 1, fetch.max_bytes, 0, 0, fetch.session_epoch))
     put_length(out, len(fetch.topics), compact=True)
     for topic in fetch.topics:
@@ -104,8 +120,21 @@ def encode_request(fetch: ReplicaFetch) -> bytearray:
     return out
 
 
+def _encode_single(fetch: ReplicaFetch, topic: FetchTopic) -> bytearray:
+    node_id, incarnation, max_wait_ms, max_bytes, session_epoch, _, _ = fetch
+    raw = _NO_ID if topic.topic_id is None else topic.topic_id.bytes
+    start = max_wait_ms, 1, max_bytes, 0, 0, session_epoch
+    wanted = topic.partitions[0]
+    end = _SINGLE_MARKS, node_id, incarnation, 0
+    return bytearray(_SINGLE.pack(*start, _ONE, raw, _ONE, *wanted, *end))
+
+
 def encode_response(topics: Sequence[FetchedTopic], error_code: int = 0) -> Encoded:
     """The body of an answer; batches that are not small go to the socket as they are."""
+    if len(topics) == 1 and len(topics[0].partitions) == 1:
+        _, topic_id, (fetched,) = topics[0]
+        if fetched.diverging_epoch is None and fetched.leader is None:
+            return _encode_told(topic_id, fetched, error_code)
     parts: list[Buffer] = []
     out = bytearray(_ANSWER_START.pack(0, error_code, 0))
     put_length(out, len(topics), compact=True)
@@ -132,6 +161,21 @@ def encode_response(topics: Sequence[FetchedTopic], error_code: int = 0) -> Enco
     out.append(0)
     parts.append(out)
     return Encoded(parts)
+
+
+def _encode_told(topic_id: UUID | None, fetched: FetchedPartition, error_code: int) -> Encoded:
+    number, code, high_watermark, end, start, records, _, _, _, _, _ = fetched
+    raw = _NO_ID if topic_id is None else topic_id.bytes
+    place = number, code, high_watermark, end, start, 0, -1
+    out = bytearray(_SINGLE_TOLD.pack(0, error_code, 0, _ONE, raw, _ONE, *place))
+    size = sum(map(len, records))
+    put_uvarint(out, size + 1)
+    if size > _SMALL_BLOB_BYTES:
+        return Encoded((out, *records, _SINGLE_END))
+    for piece in records:
+        out += piece
+    out += _SINGLE_END
+    return Encoded((out,))
 
 
 def _put_tags(
@@ -161,9 +205,24 @@ def parse_request(frame: memoryview, at: int) -> ReplicaFetch:
         MalformedRequestError: it is none, or no replica's.
     """
     try:
+        if len(frame) - at == _SINGLE.size:
+            single = _single_request(frame, at)
+            if single is not None:
+                return single
         return _request(frame, at)
     except (IndexError, struct.error) as error:
         raise MalformedRequestError(f"a replica's Fetch ends too early: {error}") from None
+
+
+def _single_request(frame: memoryview, at: int) -> ReplicaFetch | None:
+    """A request about one partition; None when it is another one of the same size."""
+    found = _SINGLE.unpack_from(frame, at)
+    max_wait_ms, _, max_bytes, _, _, session_epoch, topics, raw, partitions = found[:9]
+    marks, node_id, incarnation, end = found[15:]
+    if topics != _ONE or partitions != _ONE or marks != _SINGLE_MARKS or end:
+        return None
+    asked = [FetchTopic(None, _topic_id(raw), [_fetch_partition(found[9:15])])]
+    return ReplicaFetch(node_id, incarnation, max_wait_ms, max_bytes, session_epoch, asked, [])
 
 
 def _request(frame: memoryview, at: int) -> ReplicaFetch:
@@ -209,9 +268,30 @@ def parse_response(frame: memoryview) -> ReplicaFetched:
         MalformedRequestError: it is none.
     """
     try:
+        if len(frame) > _SINGLE_READ.size:
+            single = _single_response(frame)
+            if single is not None:
+                return single
         return _response(frame)
     except (IndexError, struct.error) as error:
         raise MalformedRequestError(f"an answer to Fetch ends too early: {error}") from None
+
+
+def _single_response(frame: memoryview) -> ReplicaFetched | None:
+    """An answer about one partition without tags; None when it is another."""
+    found = _SINGLE_READ.unpack_from(frame)
+    _, tags, _, error_code, _, topics, raw, partitions = found[:8]
+    aborted = found[13]
+    if tags or topics != _ONE or partitions != _ONE or aborted:
+        return None
+    size, at = _length(frame, _SINGLE_READ.size)
+    after = at + size
+    if frame[after:] != _SINGLE_END:
+        return None
+    records = (frame[at:after],) if size else ()
+    number, code, high_watermark, end, log_start = found[8:13]
+    told = FetchedPartition(number, code, high_watermark, end, log_start, records)
+    return ReplicaFetched(error_code, [FetchedTopic(None, _topic_id(raw), [told])])
 
 
 def _response(frame: memoryview) -> ReplicaFetched:

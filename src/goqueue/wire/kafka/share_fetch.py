@@ -15,12 +15,15 @@ from goqueue.model.tuples import NamedTuple
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.frames import Encoded
 from goqueue.wire.kafka.primitives import Buffer, put_length, put_string, put_uuid
+from goqueue.wire.kafka.produce import put_endpoint
 from goqueue.wire.kafka.schemas import schema_of
 from goqueue.wire.kafka.writing import tags_writer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
+
+    from goqueue.wire.kafka.produce import NodeEndpoint
 
 BATCH_OPTIMIZED, RECORD_LIMIT = range(2)
 """What `max_records` means (KIP-1206): rounded up to whole batches, or never exceeded."""
@@ -34,8 +37,6 @@ _PLACE: Final = struct.Struct(">ih")
 _CODE: Final = struct.Struct(">h")
 _LEADER: Final = struct.Struct(">iib")
 _ACQUIRED: Final = struct.Struct(">qqhb")
-_NO_ENDPOINTS: Final = b"\x01\x00"
-"""An empty array, and no tagged fields behind it."""
 _SMALL_BLOB_BYTES: Final = 512
 """Blobs up to this size are copied: cheaper than one more buffer for the socket."""
 
@@ -59,9 +60,14 @@ class SharedPartition(NamedTuple):
 
 
 def encode_response(
-    lock_timeout_ms: int, topics: Mapping[UUID, Sequence[SharedPartition]]
+    lock_timeout_ms: int,
+    topics: Mapping[UUID, Sequence[SharedPartition]],
+    endpoints: Sequence[NodeEndpoint] = (),
 ) -> Encoded:
-    """The body of a ShareFetch response: our bytes and the batches, alternating."""
+    """The body of a ShareFetch response: our bytes and the batches, alternating.
+
+    `endpoints` are where the leaders can be reached that it names in place of this node.
+    """
     parts: list[Buffer] = []
     out = bytearray(_START.pack(0, 0))
     put_string(out, None, compact=True)
@@ -73,7 +79,10 @@ def encode_response(
         for partition in partitions:
             out = _put_partition(parts, out, partition)
         out.append(0)
-    out += _NO_ENDPOINTS
+    put_length(out, len(endpoints), compact=True)
+    for node in endpoints:
+        put_endpoint(out, node)
+    out.append(0)
     parts.append(out)
     return Encoded(parts)
 

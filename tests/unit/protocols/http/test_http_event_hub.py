@@ -23,9 +23,14 @@ class Source:
     def __init__(self) -> None:
         self.reads = 0
 
+        self.elsewhere: dict[str, object] = {}
+
     async def read(self) -> bytes:
         self.reads += 1
         return b'{"reads":%d}' % self.reads
+
+    async def look_elsewhere(self) -> None:
+        pass
 
 
 def hub_of(broker: Any, **settings: Any) -> tuple[EventHub, Source]:

@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from goqueue.protocols.kafka.context import RequestContext
+from goqueue.protocols.kafka.context import RequestContext, Session
 from goqueue.protocols.kafka.records import fetch
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -44,7 +44,9 @@ def test_an_answer_is_bounded_whatever_the_client_asks_for(
             for _ in range(20):
                 publish(broker, "t", b"." * 200)
             prefix = RequestPrefix(ApiKey.FETCH, 12, 1)
-            peer: Any = SimpleNamespace(grant_answer_bytes=lambda wanted: wanted)
+            peer: Any = SimpleNamespace(
+                grant_answer_bytes=lambda wanted: wanted, session=Session(authenticated=True)
+            )
             ctx = RequestContext(prefix, None, peer)
             answer: Any = await asyncio.wait_for(fetch.FetchApi(broker).fetch(ctx, request), 60)
             size = sum(len(part) for part in answer.parts)

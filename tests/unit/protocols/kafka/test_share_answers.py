@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, strategies as st
 
-from goqueue.protocols.kafka.share.fetch import acknowledged_offsets
+from goqueue.protocols.kafka.share.acknowledged import acknowledged_offsets
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.frames import encode_body
 from goqueue.wire.kafka.share_fetch import SharedPartition, encode_response

@@ -74,8 +74,12 @@ class HttpApp:
         except GoQueueError as error:
             return self.refusal(request, error, match)
         except Exception:  # noqa: BLE001 - the one place where handlers' errors are caught
-            _log.exception("%s %r failed", request.method, request.target)
-            return self.refusal(request, InvariantError(), match)
+            return self.failed(request, match)
+
+    def failed(self, request: Request, match: Match) -> Response:
+        """What is said of a handler that has just failed in a way that nobody expected."""
+        _log.exception("%s %r failed", request.method, request.target)
+        return self.refusal(request, InvariantError(), match)
 
     def refusal(
         self, request: Request, error: GoQueueError, match: Match | None = None

@@ -7,7 +7,6 @@ pays for none of it.
 from __future__ import annotations
 
 import typing
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import parse_qsl
@@ -15,6 +14,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from goqueue.protocols.http.api.errors import FieldError, MalformedBodyError, MalformedRequestError
+from goqueue.protocols.http.api.handler_types import Types
 from goqueue.protocols.http.api.problems import field_error
 from goqueue.protocols.http.api.responses import Response, Stream, encode
 
@@ -26,18 +26,6 @@ if TYPE_CHECKING:
     from goqueue.protocols.http.api.route import Route
 
 _MAX_QUERY_FIELDS: Final = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Types:
-    """What a handler asks for and what it returns."""
-
-    path: type[msgspec.Struct] | None = None
-    query: type[msgspec.Struct] | None = None
-    body: type[msgspec.Struct] | None = None
-    request: bool = False
-    answer: type[Any] | None = None
-    streams: bool = False
 
 
 class Endpoint:

@@ -18,6 +18,10 @@ class Request(msgspec.Struct):
     request_id: str | None = None
     cors: tuple[tuple[str, str], ...] = ()
     """Headers of the answer, where a page of another site may read it."""
+    sender: int | None = None
+    """The node that has forwarded it; None when it came from the client itself."""
+    is_part: bool = False
+    """That node gathers the parts of all nodes, and asks for the part of this one."""
 
     @property
     def raw_path(self) -> bytes:

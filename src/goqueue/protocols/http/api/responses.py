@@ -20,6 +20,15 @@ PROBLEM: Final = "application/problem+json"
 encode: Final = msgspec.json.Encoder().encode
 
 
+class RemoteError(NamedTuple):
+    """What another node has said of an error."""
+
+    name: str
+    """Its class."""
+    details: tuple[tuple[str, str], ...]
+    """What it carries besides its text."""
+
+
 class Response(NamedTuple):
     """A complete response; a streamed one is a `Stream`."""
 
@@ -29,6 +38,8 @@ class Response(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
     error: GoQueueError | None = None
     """Why the request was refused, where it was."""
+    remote_error: RemoteError | None = None
+    """The same, where another node has refused it."""
 
 
 class Stream(NamedTuple):

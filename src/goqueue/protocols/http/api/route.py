@@ -1,13 +1,14 @@
 """How a handler is declared: `@route` on a method of a family of handlers.
 
     class TopicRoutes(BrokerRoutes):
-        @route("GET", "/topics/{topic}", tag="topics")
+        @route("GET", "/topics/{topic}", tag="topics", place=LOCAL)
         async def describe(self, path: TopicPath) -> TopicInfo:
             '''What a topic looks like now.'''
 
 A handler asks for what it wants by the names of its parameters: `path`, `query` and `body` are
 msgspec Structs that the request is checked against, `request` is the request itself. What it
-returns is a Struct, or a `Response` that it made itself. Everything else, the document that
+returns is a Struct, or a `Response` that it made itself. `place` says which node of a cluster calls
+the handler (`places`); on one node it says nothing. Everything else, the document that
 describes the API included, follows from these types; the docstring is the description.
 """
 
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.protocols.http.api.dialects import Dialect
+    from goqueue.protocols.http.api.places import Place
 
 KILOBYTE: Final = 1024
 DEFAULT_BODY_BYTES: Final = 1024 * KILOBYTE
@@ -56,6 +58,10 @@ class Route:
     """Its last parameter stands for all the rest of the path, slashes included."""
     is_page: bool = False
     """It is for people to look at, and any site may link to it; it changes nothing."""
+    waits: str | None = None
+    """The field that says how long it may wait, such as `query.timeout`."""
+    place: Place | None = None
+    """Which node of a cluster answers; one node answers everything."""
 
 
 def route(method: str, path: str, *, tag: str, **options: Any) -> Callable[[_F], _F]:

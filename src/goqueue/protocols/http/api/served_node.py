@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from goqueue.cluster.metadata import MetadataStore
     from goqueue.metrics.registry import Metrics
     from goqueue.partitions.maintenance import Maintenance
+    from goqueue.protocols.forwarding import Forwards
 
 
 class ServedNode(Protocol):
@@ -29,6 +30,10 @@ class ServedNode(Protocol):
     @property
     def metrics(self) -> Metrics | None:
         """What is counted; None when metrics are disabled."""
+
+    @property
+    def forwards(self) -> Forwards | None:
+        """What it asks of other nodes for its clients; None of a node on its own."""
 
     @property
     def is_started(self) -> bool:

@@ -11,6 +11,7 @@ from goqueue.model.topic_partition import numbers_by_topic
 from goqueue.protocols.http.api.codecs import duration_ms
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import GroupPath
+from goqueue.protocols.http.api.places import LOCAL, group
 from goqueue.protocols.http.api.problems import kind_of
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.topic_maps import by_partition
@@ -52,7 +53,14 @@ class DeliveryRoutes(BrokerRoutes):
 
     # --- Getting messages ------------------------------------------------------------------------
 
-    @route("GET", "/groups/{group}/poll", tag="groups", polls=True)
+    @route(
+        "GET",
+        "/groups/{group}/poll",
+        tag="groups",
+        polls=True,
+        waits="query.timeout",
+        place=group(),
+    )
     async def poll(self, path: GroupPath, query: PollQuery) -> PollAnswer:
         """Poll messages, waiting for the first; counts as a heartbeat.
 
@@ -117,12 +125,12 @@ class DeliveryRoutes(BrokerRoutes):
 
     # --- Acknowledging them -----------------------------------------------------------------------
 
-    @route("POST", "/messages/ack", tag=_TAG)
+    @route("POST", "/messages/ack", tag=_TAG, place=LOCAL)
     async def ack(self, body: AckBody) -> Settled:
         """Acknowledge a message: it is not delivered in this group again."""
         return await self._one(body, body.receipt_handle)
 
-    @route("POST", "/messages/nack", tag=_TAG)
+    @route("POST", "/messages/nack", tag=_TAG, place=LOCAL)
     async def nack(self, body: NackBody) -> Settled:
         """Return a message, to be redelivered after its back-off.
 
@@ -130,27 +138,27 @@ class DeliveryRoutes(BrokerRoutes):
         """
         return await self._one(body, body.receipt_handle)
 
-    @route("POST", "/messages/reject", tag=_TAG)
+    @route("POST", "/messages/reject", tag=_TAG, place=LOCAL)
     async def reject(self, body: RejectBody) -> Settled:
         """Move a message to the dead-letter queue, for a reason."""
         return await self._one(body, body.receipt_handle)
 
-    @route("POST", "/messages/visibility", tag=_TAG)
+    @route("POST", "/messages/visibility", tag=_TAG, place=LOCAL)
     async def extend(self, body: VisibilityBody) -> Settled:
         """Extend the visibility timeout of a message, counted from now; 0 returns it at once."""
         return await self._one(body, body.receipt_handle)
 
-    @route("POST", "/messages/ack/batch", tag=_TAG, max_body_bytes=_BODY_BYTES)
+    @route("POST", "/messages/ack/batch", tag=_TAG, max_body_bytes=_BODY_BYTES, place=LOCAL)
     async def ack_batch(self, body: AckBatchBody) -> BatchSettled:
         """Acknowledge many messages. The response is 200 even if some receipts are refused."""
         return await self._many(body, body.receipt_handles)
 
-    @route("POST", "/messages/nack/batch", tag=_TAG, max_body_bytes=_BODY_BYTES)
+    @route("POST", "/messages/nack/batch", tag=_TAG, max_body_bytes=_BODY_BYTES, place=LOCAL)
     async def nack_batch(self, body: NackBatchBody) -> BatchSettled:
         """Return many messages. The response is 200 even if some receipts are refused."""
         return await self._many(body, body.receipt_handles)
 
-    @route("POST", "/messages/reject/batch", tag=_TAG, max_body_bytes=_BODY_BYTES)
+    @route("POST", "/messages/reject/batch", tag=_TAG, max_body_bytes=_BODY_BYTES, place=LOCAL)
     async def reject_batch(self, body: RejectBatchBody) -> BatchSettled:
         """Move many messages to the dead-letter queue.
 
@@ -158,7 +166,7 @@ class DeliveryRoutes(BrokerRoutes):
         """
         return await self._many(body, body.receipt_handles)
 
-    @route("POST", "/messages/visibility/batch", tag=_TAG, max_body_bytes=_BODY_BYTES)
+    @route("POST", "/messages/visibility/batch", tag=_TAG, max_body_bytes=_BODY_BYTES, place=LOCAL)
     async def extend_batch(self, body: VisibilityBatchBody) -> BatchSettled:
         """Extend many visibility timeouts; 200 even if some receipts are refused."""
         return await self._many(body, body.receipt_handles)

@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from goqueue.protocols.http.api.codecs import Time
+from goqueue.protocols.http.api.gathered import Gathered
 from goqueue.protocols.http.api.shapes import (
     CommittedByTopic,
     Generation,
@@ -105,7 +106,7 @@ class GroupInfo(GroupLine):
     queue: Annotated[QueueInfo | None, doc("Queue groups only.")]
 
 
-class GroupList(msgspec.Struct):
+class GroupList(Gathered):
     """Every group, by name."""
 
     groups: list[ListedGroup]
@@ -125,7 +126,7 @@ class GroupDeleted(msgspec.Struct):
     deleted: str
 
 
-class RebalanceStats(msgspec.Struct):
+class RebalanceStats(Gathered):
     """Counts of rebalances, joins, leaves, heartbeats and commits."""
 
     total: int

@@ -11,6 +11,7 @@ from goqueue.groups.rebalances import rebalance_stats
 from goqueue.model.errors import UnknownMemberError
 from goqueue.model.topic_partition import numbers_by_topic
 from goqueue.protocols.http.api.paths import GroupPath
+from goqueue.protocols.http.api.places import gather, group
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import (
     doc,
@@ -20,6 +21,7 @@ from goqueue.protocols.http.api.topic_maps import (
     lag_by_topic,
     log_ends_by_topic,
 )
+from goqueue.protocols.http.groups.group_merges import merge_groups, merge_rebalances
 from goqueue.protocols.http.groups.group_shapes import (
     AssignmentAnswer,
     GroupDeleted,
@@ -50,12 +52,12 @@ class QueueSettingsRoutes:
     def __init__(self, broker: Broker) -> None:
         self._queues = broker.queues
 
-    @route("GET", "/groups/{group}/settings", tag="groups")
+    @route("GET", "/groups/{group}/settings", tag="groups", place=group())
     async def show(self, path: GroupPath) -> SettingsAnswer:
         """The settings of a queue group."""
         return self._answer(path.group)
 
-    @route("PUT", "/groups/{group}/settings", tag="groups")
+    @route("PUT", "/groups/{group}/settings", tag="groups", place=group())
     async def change(self, path: GroupPath, body: SettingsBody) -> SettingsAnswer:
         """Change the settings of a queue group.
 
@@ -88,7 +90,7 @@ class AssignmentQuery(msgspec.Struct, forbid_unknown_fields=True):
 class GroupRoutes(BrokerRoutes):
     """Groups."""
 
-    @route("GET", "/groups", tag=_TAG)
+    @route("GET", "/groups", tag=_TAG, place=gather(merge_groups))
     async def list_all(self) -> GroupList:
         """List the groups of all protocols."""
         return await self._broker.groups.told(
@@ -111,8 +113,8 @@ class GroupRoutes(BrokerRoutes):
             topics=sorted({each.topic for each in lags})[:_MAX_TOPICS],
         )
 
-    @route("GET", "/groups/{group}", tag=_TAG)
-    @route("GET", "/groups/{group}/cooperative", tag=_TAG)
+    @route("GET", "/groups/{group}", tag=_TAG, place=group())
+    @route("GET", "/groups/{group}/cooperative", tag=_TAG, place=group())
     async def describe(self, path: GroupPath) -> GroupInfo:
         """Describe a group: members, committed offsets, lag."""
         return await self._broker.groups.told(partial(self._described, path.group), path.group)
@@ -167,13 +169,13 @@ class GroupRoutes(BrokerRoutes):
             for each in view.members
         ]
 
-    @route("DELETE", "/groups/{group}", tag=_TAG)
+    @route("DELETE", "/groups/{group}", tag=_TAG, place=group())
     async def delete(self, path: GroupPath) -> GroupDeleted:
         """Delete a group without members, with its committed offsets."""
         await self._broker.group_administrator.delete(path.group)
         return GroupDeleted(path.group)
 
-    @route("GET", "/groups/{group}/assignment", tag=_TAG)
+    @route("GET", "/groups/{group}/assignment", tag=_TAG, place=group())
     async def assignment(self, path: GroupPath, query: AssignmentQuery) -> AssignmentAnswer:
         """List the partitions of each member."""
         broker = self._broker
@@ -185,12 +187,12 @@ class GroupRoutes(BrokerRoutes):
             raise UnknownMemberError(f"group {path.group!r} has no member {query.member_id!r}")
         return AssignmentAnswer(path.group, view.listing.generation, members)
 
-    @route("GET", "/groups/{group}/rebalance/stats", tag=_TAG)
+    @route("GET", "/groups/{group}/rebalance/stats", tag=_TAG, place=group())
     async def rebalances(self, path: GroupPath) -> RebalanceStats:
         """Rebalances of one group since the server started."""
         return _rebalances(rebalance_stats(self._broker.groups, path.group))
 
-    @route("GET", "/rebalance/stats", tag=_TAG)
+    @route("GET", "/rebalance/stats", tag=_TAG, place=gather(merge_rebalances))
     async def all_rebalances(self) -> RebalanceStats:
         """Rebalances of all groups since the server started."""
         return _rebalances(rebalance_stats(self._broker.groups))

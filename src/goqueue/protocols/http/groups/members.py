@@ -19,6 +19,7 @@ from goqueue.model.topic_partition import TopicPartition, numbers_by_topic
 from goqueue.protocols.http.api.codecs import duration_ms
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import GroupPath
+from goqueue.protocols.http.api.places import group
 from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.groups.member_shapes import (
@@ -56,7 +57,7 @@ class MemberRoutes:
         self._queues = broker.queues
         self._queue_members = broker.queue_members
 
-    @route("POST", "/groups/{group}/join", tag=_TAG)
+    @route("POST", "/groups/{group}/join", tag=_TAG, place=group())
     async def join(self, path: GroupPath, body: JoinBody, request: Request) -> JoinAnswer:
         """Join a group: a queue group unless `assignment` is `log`.
 
@@ -65,7 +66,7 @@ class MemberRoutes:
         """
         return await self._join(path.group, body, request)
 
-    @route("POST", "/groups/{group}/join/cooperative", tag=_TAG)
+    @route("POST", "/groups/{group}/join/cooperative", tag=_TAG, place=group())
     async def join_cooperative(
         self, path: GroupPath, body: JoinBody, request: Request
     ) -> JoinAnswer:
@@ -141,8 +142,8 @@ class MemberRoutes:
             )
         return found
 
-    @route("POST", "/groups/{group}/heartbeat", tag=_TAG)
-    @route("POST", "/groups/{group}/heartbeat/cooperative", tag=_TAG)
+    @route("POST", "/groups/{group}/heartbeat", tag=_TAG, place=group())
+    @route("POST", "/groups/{group}/heartbeat/cooperative", tag=_TAG, place=group())
     async def heartbeat(self, path: GroupPath, body: MemberBody) -> MemberAnswer:
         """Send a heartbeat; returns changes of the assignment.
 
@@ -156,7 +157,7 @@ class MemberRoutes:
         await self._members.heartbeat(member)
         return MemberAnswer(**self._place(member, before))
 
-    @route("POST", "/groups/{group}/revoke", tag=_TAG)
+    @route("POST", "/groups/{group}/revoke", tag=_TAG, place=group())
     async def revoke(self, path: GroupPath, body: MemberBody) -> MemberAnswer:
         """Release `partitions_to_revoke`, so that other members get them."""
         member = _owner(find_member(self._broker, path.group, body))
@@ -166,8 +167,8 @@ class MemberRoutes:
         await self._members.release(member)
         return MemberAnswer(**self._place(member, before))
 
-    @route("POST", "/groups/{group}/leave", tag=_TAG)
-    @route("POST", "/groups/{group}/leave/cooperative", tag=_TAG)
+    @route("POST", "/groups/{group}/leave", tag=_TAG, place=group())
+    @route("POST", "/groups/{group}/leave/cooperative", tag=_TAG, place=group())
     async def leave(self, path: GroupPath, body: MemberBody) -> Left:
         """Leave a group; its partitions and messages go to other members at once."""
         member = find_member(self._broker, path.group, body)

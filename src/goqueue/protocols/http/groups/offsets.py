@@ -13,6 +13,7 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.http.api.codecs import time_ms
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import GroupPath
+from goqueue.protocols.http.api.places import group
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.topic_maps import (
     committed_by_topic,
@@ -43,7 +44,7 @@ _MAX_DIGITS: Final = 11
 class OffsetRoutes(BrokerRoutes):
     """Committed offsets."""
 
-    @route("POST", "/groups/{group}/offsets", tag=_TAG)
+    @route("POST", "/groups/{group}/offsets", tag=_TAG, place=group())
     async def commit(self, path: GroupPath, body: CommitBody) -> Committed:
         """Commit offsets. A member may commit its own partitions only.
 
@@ -113,7 +114,7 @@ class OffsetRoutes(BrokerRoutes):
                 found[partition_id] = offset
         return found
 
-    @route("GET", "/groups/{group}/offsets", tag=_TAG)
+    @route("GET", "/groups/{group}/offsets", tag=_TAG, place=group())
     async def fetch(self, path: GroupPath, query: OffsetsQuery) -> OffsetsAnswer:
         """Committed offsets and lag of a group, by partition."""
         read = partial(self._lags, path.group, query.partitions)
@@ -135,12 +136,12 @@ class OffsetRoutes(BrokerRoutes):
         found = []
         for text in partitions.split(","):
             place = _place(text)
-            partition = self._broker.partitions.local(place)
-            log_start, log_end = partition.log_start, partition.log_end
-            found.append(PartitionLag(*place, committed.get(place), log_start, log_end))
+            figures = self._broker.figures.known(place)
+            ends = figures.log_start, figures.log_end
+            found.append(PartitionLag(*place, committed.get(place), *ends))
         return found
 
-    @route("POST", "/groups/{group}/offsets/reset", tag=_TAG)
+    @route("POST", "/groups/{group}/offsets/reset", tag=_TAG, place=group())
     async def reset(self, path: GroupPath, body: ResetBody) -> ResetAnswer:
         """Reset the committed offsets of a group without members."""
         changes = await self._broker.group_administrator.reset_offsets(

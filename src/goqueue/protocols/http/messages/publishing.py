@@ -9,6 +9,7 @@ from goqueue.model.errors import GoQueueError, PriorityError
 from goqueue.protocols.http.api.codecs import Encoding, duration_ms, time_ms, to_bytes
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
+from goqueue.protocols.http.api.places import LOCAL
 from goqueue.protocols.http.api.problems import kind_of
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.limits import MAX_TIME_MS
@@ -46,7 +47,13 @@ class PublishRoutes:
         self._broker = broker
         self._turns = Turns()
 
-    @route("POST", "/topics/{topic}/messages", tag="messages", max_body_bytes=PUBLISH_BODY_BYTES)
+    @route(
+        "POST",
+        "/topics/{topic}/messages",
+        tag="messages",
+        max_body_bytes=PUBLISH_BODY_BYTES,
+        place=LOCAL,
+    )
     async def publish(self, path: TopicPath, body: PublishBody) -> PublishAnswer:
         """Publish messages.
 

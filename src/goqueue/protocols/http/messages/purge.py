@@ -9,6 +9,7 @@ import msgspec
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
+from goqueue.protocols.http.api.places import LOCAL
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import Offset, PartitionNumber, doc
 from goqueue.protocols.http.messages.message_shapes import PurgedPartition, PurgedTopic
@@ -30,7 +31,7 @@ class PurgeMessagesQuery(msgspec.Struct, forbid_unknown_fields=True):
 class PurgeRoutes(BrokerRoutes):
     """Purging."""
 
-    @route("DELETE", "/topics/{topic}/messages", tag=_TAG)
+    @route("DELETE", "/topics/{topic}/messages", tag=_TAG, place=LOCAL)
     async def purge(self, path: TopicPath, query: PurgeMessagesQuery) -> PurgedTopic:
         """Delete messages up to an offset, or all; requires `confirm=true`.
 
@@ -46,10 +47,10 @@ class PurgeRoutes(BrokerRoutes):
             raise _refused("partition", "an offset requires a partition", "a partition")
         numbers = range(topic.partition_count) if query.partition is None else [query.partition]
         places = [TopicPartition(topic.name, number) for number in numbers]
-        starts = {each: broker.partitions.partition(each).log_start for each in places}
+        starts = {each: (await broker.positions.ends(each)).log_start for each in places}
         purged = []
         for place, start in starts.items():
-            begin = await broker.delete_records(place, query.before)
+            begin = await broker.record_deletion.delete(place, query.before)
             purged.append(PurgedPartition(place.partition, begin, max(begin - start, 0)))
         return PurgedTopic(topic.name, sum(each.removed for each in purged), purged)
 

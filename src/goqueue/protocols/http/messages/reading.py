@@ -16,6 +16,7 @@ from goqueue.protocols.http.api.codecs import (
 )
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import PartitionPath, TopicPath
+from goqueue.protocols.http.api.places import LOCAL
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import PartitionNumber, doc
 from goqueue.protocols.http.limits import MAX_READ_BYTES, MAX_READ_WAIT_MS
@@ -26,7 +27,7 @@ from goqueue.protocols.http.messages.message_shapes import (
     ReadAnswer,
     message_out,
 )
-from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position, offset_of
+from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position
 from goqueue.reading.time_range import Span
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class RangeQuery(msgspec.Struct, forbid_unknown_fields=True):
 class MessageRoutes(BrokerRoutes):
     """Reading."""
 
-    @route("GET", "/topics/{topic}/partitions/{partition}/messages", tag=_TAG)
+    @route("GET", "/topics/{topic}/partitions/{partition}/messages", tag=_TAG, place=LOCAL)
     async def read(self, path: PartitionPath, query: ReadQuery) -> ReadAnswer:
         """Read a partition from an offset or a time.
 
@@ -75,8 +76,7 @@ class MessageRoutes(BrokerRoutes):
         """
         wait_ms = duration_ms(query.wait, "wait", at_most_ms=MAX_READ_WAIT_MS)
         partition_id = TopicPartition(path.topic, path.partition)
-        partition = self._broker.partitions.partition(partition_id)
-        start = await offset_of(partition, _position(query), self._broker.executor)
+        start = await self._broker.positions.offset_of(partition_id, _position(query))
         found = await self._read(partition_id, start, query.limit, wait_ms)
         force = query.encoding == "base64"
         return ReadAnswer(
@@ -104,7 +104,7 @@ class MessageRoutes(BrokerRoutes):
             found = replace(more, messages=found.messages + more.messages)
         return found
 
-    @route("GET", "/topics/{topic}/messages", tag=_TAG)
+    @route("GET", "/topics/{topic}/messages", tag=_TAG, place=LOCAL)
     async def read_range(self, path: TopicPath, query: RangeQuery) -> RangeAnswer:
         """Read a time range of a topic, all partitions merged by time.
 

@@ -11,6 +11,7 @@ from goqueue.insight.decoding import Decoded, decode_values
 from goqueue.protocols.http.api.codecs import Time, time_ms
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
+from goqueue.protocols.http.api.places import LOCAL
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import Offset, PartitionNumber, doc
 from goqueue.protocols.http.limits import MAX_SEARCH_RESULTS
@@ -94,7 +95,7 @@ class SearchAnswer(msgspec.Struct):
 class SearchRoutes(BrokerRoutes):
     """Browsing."""
 
-    @route("GET", "/topics/{topic}/search", tag=_TAG)
+    @route("GET", "/topics/{topic}/search", tag=_TAG, place=LOCAL)
     async def search(self, path: TopicPath, query: SearchQuery) -> SearchAnswer:
         """Search a topic by partition, offset, time, key and text.
 
@@ -119,8 +120,7 @@ class SearchRoutes(BrokerRoutes):
         else:
             spans = await self._first_spans(topic, query, begin, end)
         found = await Search(
-            broker.partitions,
-            broker.executor,
+            broker.looks,
             broker.clock,
             wanted,
             query.limit,

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Final
 
 from goqueue.groups.shards import OFFSETS_TOPIC
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import GroupPath, TopicPath
+from goqueue.protocols.http.api.places import LOCAL, gather
 from goqueue.protocols.http.api.route import route
-from goqueue.protocols.http.api.shapes import doc
+from goqueue.protocols.http.operations.admin_shapes import (
+    CompactAnswer,
+    CompactBody,
+    CompactedPartition,
+    Coordinator,
+    Coordinators,
+    GroupCoordinatorAnswer,
+    ScalingStatus,
+)
+from goqueue.protocols.http.operations.operation_merges import (
+    merge_compacted,
+    merge_coordinators,
+    merge_maintenance,
+    merge_resumed,
+    merge_scaling,
+)
 from goqueue.protocols.http.operations.operation_shapes import MaintenanceResumed, MaintenanceStatus
 
 if TYPE_CHECKING:
@@ -24,76 +38,13 @@ if TYPE_CHECKING:
 _TAG: Final = "admin"
 
 
-class CompactBody(msgspec.Struct, forbid_unknown_fields=True):
-    """What to compact."""
-
-    partitions: Annotated[list[int] | None, doc("All if omitted.", [0])] = None
-    dry_run: Annotated[bool, doc("Return the plan without compacting.")] = False
-
-
-class CompactedPartition(msgspec.Struct):
-    """The result of one compaction; for a dry run, its plan."""
-
-    partition: int
-    dirty_ratio: Annotated[float, doc("Dirty bytes of the sealed segments.", 0.6)]
-    due: Annotated[bool, doc("Whether the partition is due for compaction.")]
-    bytes_before: int
-    bytes_after: int | None
-    records_before: int | None
-    records_after: int | None
-    duration_ms: int | None
-
-
-class CompactAnswer(msgspec.Struct):
-    """One result for each partition."""
-
-    topic: str
-    dry_run: bool
-    partitions: list[CompactedPartition]
-
-
-class ScalingStatus(msgspec.Struct):
-    """Whether the topic is being grown."""
-
-    topic: str
-    in_progress: Annotated[bool, doc("Whether partitions are being added now.")]
-    num_partitions: int
-    target_partitions: Annotated[
-        int | None, doc("The new partition count; null if none are being added.")
-    ]
-
-
-class Coordinator(msgspec.Struct):
-    """One partition of the offsets topic, and its leader."""
-
-    partition: int
-    node_id: int
-    group_count: int
-
-
-class Coordinators(msgspec.Struct):
-    """Where groups are coordinated."""
-
-    topic: str
-    coordinators: list[Coordinator]
-
-
-class GroupCoordinatorAnswer(msgspec.Struct):
-    """Where one group is coordinated, whether it exists or not."""
-
-    group: str
-    topic: str
-    partition: int
-    node_id: int
-
-
 class AdminRoutes:
     """Operation."""
 
     def __init__(self, node: ServedNode) -> None:
         self._node = node
 
-    @route("POST", "/admin/topics/{topic}/compact", tag=_TAG)
+    @route("POST", "/admin/topics/{topic}/compact", tag=_TAG, place=gather(merge_compacted))
     async def compact(self, path: TopicPath, body: CompactBody) -> CompactAnswer:
         """Compact a topic now, to the newest message of each key."""
         broker = self._node.broker
@@ -117,7 +68,8 @@ class AdminRoutes:
                 )
             chosen = [each for each in chosen if each.id.partition in wanted]
         results = [await self._compact(topic, each, dry_run=body.dry_run) for each in chosen]
-        return CompactAnswer(topic.name, body.dry_run, results)
+        led = [done for done, each in zip(results, chosen, strict=True) if each.is_leading]
+        return CompactAnswer(topic.name, body.dry_run, led)
 
     async def _compact(
         self, topic: Topic, partition: Partition, *, dry_run: bool
@@ -144,8 +96,8 @@ class AdminRoutes:
             found.duration_ms = round(stats.duration_s * 1000)
         return found
 
-    @route("GET", "/admin/topics/{topic}/scaling-status", tag=_TAG)
-    @route("GET", "/admin/scaling/{topic}", tag=_TAG)
+    @route("GET", "/admin/topics/{topic}/scaling-status", tag=_TAG, place=gather(merge_scaling))
+    @route("GET", "/admin/scaling/{topic}", tag=_TAG, place=gather(merge_scaling))
     async def scaling(self, path: TopicPath) -> ScalingStatus:
         """Whether partitions are being added to a topic."""
         broker = self._node.broker
@@ -153,7 +105,7 @@ class AdminRoutes:
         target = broker.topic_changes.growing.get(topic.name)
         return ScalingStatus(topic.name, target is not None, topic.partition_count, target)
 
-    @route("GET", "/admin/coordinators", tag=_TAG)
+    @route("GET", "/admin/coordinators", tag=_TAG, place=gather(merge_coordinators))
     async def coordinators(self) -> Coordinators:
         """List the group coordinators."""
         broker = self._node.broker
@@ -170,7 +122,7 @@ class AdminRoutes:
             ],
         )
 
-    @route("GET", "/admin/coordinators/groups/{group}", tag=_TAG)
+    @route("GET", "/admin/coordinators/groups/{group}", tag=_TAG, place=LOCAL)
     async def coordinator_of(self, path: GroupPath) -> GroupCoordinatorAnswer:
         """Find the coordinator of a group."""
         broker = self._node.broker
@@ -192,7 +144,7 @@ class MaintenanceRoutes:
     def __init__(self, broker: Broker) -> None:
         self._guard = broker.clock_guard
 
-    @route("GET", "/admin/maintenance", tag=_TAG)
+    @route("GET", "/admin/maintenance", tag=_TAG, place=gather(merge_maintenance))
     async def maintenance(self) -> MaintenanceStatus:
         """Whether retention and TTL are stopped because the wall clock has jumped."""
         stopped = self._guard.stopped()
@@ -200,7 +152,7 @@ class MaintenanceRoutes:
             return MaintenanceStatus("running")
         return MaintenanceStatus("stopped", stopped, _jumped(self._guard.jump()))
 
-    @route("POST", "/admin/maintenance/resume", tag=_TAG)
+    @route("POST", "/admin/maintenance/resume", tag=_TAG, place=gather(merge_resumed))
     async def resume_maintenance(self) -> MaintenanceResumed:
         """Accept the wall clock's time and resume retention and TTL."""
         jump = self._guard.resume()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from goqueue.protocols.http.api.places import LOCAL
 from goqueue.protocols.http.api.responses import JSON, Response
 from goqueue.protocols.http.api.route import route
 
@@ -34,19 +35,19 @@ class DocumentRoutes:
 
         return describe(self._router)
 
-    @route("GET", "/openapi.json", tag=_TAG, answers={200: JSON})
+    @route("GET", "/openapi.json", tag=_TAG, answers={200: JSON}, place=LOCAL)
     async def openapi(self) -> Response:
         """This API as an OpenAPI 3.1 document."""
         return Response(200, msgspec.json.encode(self._openapi))
 
-    @route("GET", "/postman.json", tag=_TAG, answers={200: JSON})
+    @route("GET", "/postman.json", tag=_TAG, answers={200: JSON}, place=LOCAL)
     async def postman(self) -> Response:
         """This API as a Postman collection."""
         from goqueue.protocols.http.api.postman import collection  # noqa: PLC0415 - a start needs none
 
         return Response(200, msgspec.json.encode(collection(self._openapi)))
 
-    @route("GET", "/docs", tag=_TAG, is_page=True, answers={200: "text/html"})
+    @route("GET", "/docs", tag=_TAG, is_page=True, answers={200: "text/html"}, place=LOCAL)
     async def docs(self) -> Response:
         """This API as a page to read, and to try."""
         page = (

@@ -10,7 +10,7 @@ from goqueue.partitions.damage import DamageKind
 from goqueue.pipelines.service import FAILED, LOST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from goqueue.broker.broker import Broker
     from goqueue.insight.group_views import GroupLine
@@ -74,7 +74,12 @@ def attention(
         _process(health),
     ):
         found += _few(list(rule))
-    found.sort(key=lambda each: _ORDER[each.severity])
+    return most_urgent(found)
+
+
+def most_urgent(lines: Iterable[Attention]) -> list[Attention]:
+    """As many as are shown, the most urgent first."""
+    found = sorted(lines, key=lambda each: _ORDER[each.severity])
     if len(found) > _MAX_SHOWN:
         rest = len(found) - _MAX_SHOWN + 1
         found[_MAX_SHOWN - 1 :] = [

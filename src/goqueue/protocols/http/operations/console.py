@@ -19,6 +19,7 @@ import msgspec
 
 from goqueue.model.tuples import NamedTuple
 from goqueue.protocols.http.api.errors import NoSuchPathError, UnavailableError
+from goqueue.protocols.http.api.places import LOCAL
 from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.responses import Response
 from goqueue.protocols.http.api.route import route
@@ -100,7 +101,7 @@ class ConsoleRoutes:
         folder = resources.files("goqueue").joinpath("console").joinpath("static")
         return {name: Asset.of(name, data) for name, data in _files(folder)}
 
-    @route("GET", "/", tag=_TAG, is_page=True, answers={307: "text/plain"})
+    @route("GET", "/", tag=_TAG, is_page=True, answers={307: "text/plain"}, place=LOCAL)
     async def root(self, request: Request) -> Response:
         """Redirect to the console."""
         if request.raw_path != b"/":
@@ -114,6 +115,7 @@ class ConsoleRoutes:
         tag=_TAG,
         is_page=True,
         answers={200: "text/html", 304: "text/html"},
+        place=LOCAL,
     )
     async def index(self, request: Request) -> Response:
         """The web console."""
@@ -129,6 +131,7 @@ class ConsoleRoutes:
         takes_rest=True,
         is_page=True,
         answers={200: "*/*", 304: "*/*"},
+        place=LOCAL,
     )
     async def page(self, path: ConsolePath, request: Request) -> Response:
         """A file of the console, or its page for any other path."""

@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from goqueue.metrics import names
-from goqueue.model.dead_letters import is_dead_letter_topic
-from goqueue.model.errors import GoQueueError
 from goqueue.protocols.http.api.errors import FieldError, OverloadedError
+from goqueue.protocols.http.api.places import LOCAL
 from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.responses import Stream
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc
+from goqueue.protocols.http.operations.changes import LISTS, look_at
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable
+    from collections.abc import AsyncGenerator, Iterable
 
     from goqueue.broker.broker import Broker
     from goqueue.protocols.http.operations.overview import OverviewSource
@@ -49,57 +48,6 @@ class EventSettings:
     """One more is answered with 503."""
     retry_ms: int = 2000
     """How long a browser waits before it connects again."""
-
-
-def _topics(broker: Broker) -> object:
-    return broker.topics.catalogue.version
-
-
-def _groups(broker: Broker) -> object:
-    return [
-        (each.group_id, each.state, each.generation, each.member_count)
-        for each in broker.group_views.all()
-    ]
-
-
-def _schemas(broker: Broker) -> object:
-    return broker.schemas.registry.generation
-
-
-def _pipelines(broker: Broker) -> object:
-    return broker.pipelines.generation, [each.state for each in broker.pipelines.all()]
-
-
-def _transactions(broker: Broker) -> object:
-    return [
-        (each.transactional_id, each.state, each.started_ms) for each in broker.transactions.list()
-    ]
-
-
-def _delayed(broker: Broker) -> object:
-    stats = broker.delays.stats()
-    return stats.scheduled, stats.delivered, stats.cancelled, stats.expired
-
-
-def _dead_letters(broker: Broker) -> object:
-    found = []
-    for topic in broker.topics.catalogue.by_name.values():
-        if is_dead_letter_topic(topic.name):
-            partitions = broker.partitions.of_topic(topic)
-            found.append((topic.name, [(each.log_start, each.log_end) for each in partitions]))
-    return found, broker.metrics.values(names.DEAD_LETTERS_REDRIVEN)
-
-
-LISTS: Final[dict[str, tuple[str, Callable[[Broker], object]]]] = {
-    "topics": ("topic", _topics),
-    "groups": ("group", _groups),
-    "schemas": ("schema", _schemas),
-    "pipelines": ("pipeline", _pipelines),
-    "transactions": ("transaction", _transactions),
-    "delayed": ("delayed", _delayed),
-    "dead_letters": ("dead_letter", _dead_letters),
-}
-"""What can be listened to: what an event says has changed, and what is compared to know it."""
 
 
 class _Listener:
@@ -138,6 +86,8 @@ class EventHub:
         self.settings = settings or EventSettings()
         self._listeners: set[_Listener] = set()
         self._seen: dict[str, object] = {}
+        self._own: dict[str, object] = {}
+        """What was seen on this node."""
         self._looking: asyncio.Task[None] | None = None
         self._number = 0
 
@@ -195,6 +145,7 @@ class EventHub:
         while True:
             await asyncio.sleep(self.settings.look_s)
             try:
+                await self._overview.look_elsewhere()
                 self._notify_changes()
             except Exception:  # noqa: BLE001 - streams go on, whatever one look has met
                 _log.exception("the overview could not be refreshed, retrying")
@@ -207,14 +158,10 @@ class EventHub:
             listener.notify([*changed, OVERVIEW])
 
     def _look(self) -> dict[str, object]:
-        found: dict[str, object] = {}
-        for name, (_, look) in LISTS.items():
-            try:
-                found[name] = look(self._broker)
-            except GoQueueError as error:  # a part that stops has nothing more to say
-                _log.debug("no look at %s: %s", name, error)
-                found[name] = self._seen.get(name)
-        return found
+        """What every list looks like here, and what other nodes say of theirs."""
+        self._own = look_at(self._broker, self._own)
+        elsewhere = self._overview.elsewhere
+        return {name: (own, elsewhere.get(name)) for name, own in self._own.items()}
 
 
 class EventQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -235,7 +182,7 @@ class EventRoutes:
     def __init__(self, hub: EventHub) -> None:
         self._hub = hub
 
-    @route("GET", "/events", tag=_TAG, polls=True, answers={200: "text/event-stream"})
+    @route("GET", "/events", tag=_TAG, polls=True, answers={200: "text/event-stream"}, place=LOCAL)
     async def events(self, query: EventQuery, request: Request) -> Stream:
         """Stream server-sent events until the client disconnects.
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from goqueue.model.pipeline_reports import PipelineReport
+from goqueue.protocols.http.api.gathered import Gathered, Unanswered
 from goqueue.protocols.http.api.shapes import Milliseconds, doc
 
 
@@ -70,12 +71,13 @@ class TopicStats(msgspec.Struct):
 
 
 class Stats(Summary):
-    """Totals of the node and of each topic."""
+    """Totals of all partitions and of each topic."""
 
     topics: dict[str, TopicStats]
+    unanswered: Unanswered = msgspec.UNSET
 
 
-class MaintenanceStatus(msgspec.Struct):
+class MaintenanceStatus(Gathered):
     """Whether retention and TTL are running."""
 
     status: Annotated[str, doc("`running`, or `stopped` by a wall clock jump.", "running")]
@@ -83,7 +85,7 @@ class MaintenanceStatus(msgspec.Struct):
     clock_jump_ms: Annotated[int, doc("Size of the wall clock jump; 0 when there is none.", 0)] = 0
 
 
-class MaintenanceResumed(msgspec.Struct):
+class MaintenanceResumed(Gathered):
     """Retention and TTL are running again."""
 
     resumed: Annotated[bool, doc("Whether they were stopped.")]

@@ -10,74 +10,34 @@ import msgspec
 
 import goqueue
 from goqueue.insight.history import STEP_S
-from goqueue.insight.overview import HistoryView, Inventory, Totals, history_view, take_inventory
-from goqueue.insight.vitals import Percentiles, Rates
+from goqueue.insight.overview import Inventory, history_view, take_inventory
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.http.api.paths import GroupPath
-from goqueue.protocols.http.api.responses import Response, encode
+from goqueue.protocols.http.api.places import LOCAL, group
+from goqueue.protocols.http.api.requests import Request
+from goqueue.protocols.http.api.responses import Response, json
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import Milliseconds, doc
-from goqueue.protocols.http.operations.attention import Attention, attention
+from goqueue.protocols.http.operations.attention import attention
+from goqueue.protocols.http.operations.changes import marks_of
+from goqueue.protocols.http.operations.fresh import Fresh
+from goqueue.protocols.http.operations.overview_answer import (
+    DiskOut,
+    HealthOut,
+    LatenciesOut,
+    Overview,
+    ProcessOut,
+)
 from goqueue.protocols.http.operations.probes import metadata_check
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from goqueue.partitions.health import HealthReport
     from goqueue.protocols.http.api.served_node import ServedNode
 
 _TAG: Final = "overview"
-FRESH_S: Final = 1.0
-"""For so long one answer serves everyone who asks."""
 _STEP_MS: Final = round(STEP_S * 1000)
-
-
-class HealthOut(msgspec.Struct):
-    """The state of the node."""
-
-    status: Annotated[str, doc("ready, degraded, read_only or stopping.", "ready")]
-    checks: Annotated[dict[str, str], doc("`ok`, or the problem, by check.")]
-
-
-class LatenciesOut(msgspec.Struct):
-    """In milliseconds, over the last minute."""
-
-    publish: Percentiles
-    fetch: Percentiles
-    ack: Percentiles
-
-
-class DiskOut(msgspec.Struct):
-    """The disk that holds the data."""
-
-    used_bytes: int
-    total_bytes: int
-    free_bytes: int
-
-
-class ProcessOut(msgspec.Struct):
-    """The server process; null where a value is not available."""
-
-    rss_bytes: int | None
-    loop_lag_ms: Annotated[float, doc("Worst value of the last 30 to 60 seconds.", 1.5)]
-    open_files: int | None
-    max_open_files: int | None
-    gc_pause_ms: Annotated[float, doc("Sum of all collections since the start.", 12.5)]
-
-
-class Overview(msgspec.Struct):
-    """The current state of the node, and the history of its last half hour."""
-
-    at: Milliseconds
-    node_id: int
-    version: str
-    uptime_ms: int
-    health: HealthOut
-    rates: Rates
-    latency_ms: LatenciesOut
-    totals: Totals
-    disk: DiskOut | None
-    process: ProcessOut | None
-    attention: Annotated[list[Attention], doc("The most urgent first.", [])]
-    history: HistoryView
 
 
 class GroupHistory(msgspec.Struct):
@@ -102,19 +62,20 @@ class OverviewSource:
 
     def __init__(self, node: ServedNode) -> None:
         self._node = node
-        self._made = b""
-        self._made_s = -math.inf
-        self._making = asyncio.Lock()
+        self._own = Fresh(node.broker.clock, self._make)
+        self.elsewhere: Mapping[str, object] = {}
+        """What other nodes have last said of each list, for whoever compares."""
 
     async def read(self) -> bytes:
         """The overview, no older than `FRESH_S`."""
-        clock = self._node.broker.clock
-        if clock.monotonic_s() - self._made_s >= FRESH_S:
-            async with self._making:
-                if clock.monotonic_s() - self._made_s >= FRESH_S:
-                    self._made = encode(await self._make())
-                    self._made_s = clock.monotonic_s()
-        return self._made
+        return await self._own.read()
+
+    async def part(self) -> Overview:
+        """What this node knows of itself, for another that puts the parts of all together."""
+        return msgspec.structs.replace(await self._make(), marks=marks_of(self._node.broker))
+
+    async def look_elsewhere(self) -> None:
+        """Learn what has changed on other nodes; one node has none."""
 
     async def _make(self) -> Overview:
         node = self._node
@@ -189,15 +150,17 @@ class OverviewRoutes:
         self._node = node
         self._source = source
 
-    @route("GET", "/overview", tag=_TAG, answers={200: Overview})
-    async def overview(self) -> Response:
+    @route("GET", "/overview", tag=_TAG, answers={200: Overview}, place=LOCAL)
+    async def overview(self, request: Request) -> Response:
         """The overview page: rates, latency, totals, alerts.
 
-        Refreshed at most once a second.
+        Refreshed at most once a second. In a cluster it is of all nodes together.
         """
+        if request.is_part:
+            return json(await self._source.part())
         return Response(200, await self._source.read())
 
-    @route("GET", "/groups/{group}/history", tag=_TAG)
+    @route("GET", "/groups/{group}/history", tag=_TAG, place=group())
     async def group(self, path: GroupPath) -> GroupHistory:
         """The history of a group over the last half hour.
 

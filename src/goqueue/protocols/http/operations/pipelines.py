@@ -6,9 +6,11 @@ from typing import Annotated, Final
 
 import msgspec
 
+from goqueue.model.internal_topics import PIPELINES
 from goqueue.model.limits import MAX_PIPELINE_REPORT_BYTES
 from goqueue.model.pipeline_reports import PipelineFields, PipelineReport
 from goqueue.protocols.http.api.errors import FieldError
+from goqueue.protocols.http.api.places import writer
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import doc
 from goqueue.protocols.http.operations.operation_shapes import PipelineList, PipelineRemoved
@@ -35,7 +37,13 @@ class PipelineBody(PipelineFields, kw_only=True, frozen=True):
 class PipelineRoutes(BrokerRoutes):
     """Reports of pipelines."""
 
-    @route("PUT", "/pipelines/{name}", tag=_TAG, max_body_bytes=MAX_PIPELINE_REPORT_BYTES)
+    @route(
+        "PUT",
+        "/pipelines/{name}",
+        tag=_TAG,
+        max_body_bytes=MAX_PIPELINE_REPORT_BYTES,
+        place=writer(PIPELINES),
+    )
     async def put(self, path: PipelinePath, body: PipelineBody) -> PipelineReport:
         """Report the progress of a pipeline, in place of the last report.
 
@@ -50,17 +58,17 @@ class PipelineRoutes(BrokerRoutes):
             )
         return await self._broker.pipelines.put(path.name, body)
 
-    @route("GET", "/pipelines", tag=_TAG)
+    @route("GET", "/pipelines", tag=_TAG, place=writer(PIPELINES))
     async def list(self) -> PipelineList:
         """List the pipelines with their newest reports."""
         return PipelineList(self._broker.pipelines.all())
 
-    @route("GET", "/pipelines/{name}", tag=_TAG)
+    @route("GET", "/pipelines/{name}", tag=_TAG, place=writer(PIPELINES))
     async def get(self, path: PipelinePath) -> PipelineReport:
         """The newest report of one pipeline."""
         return self._broker.pipelines.get(path.name)
 
-    @route("DELETE", "/pipelines/{name}", tag=_TAG)
+    @route("DELETE", "/pipelines/{name}", tag=_TAG, place=writer(PIPELINES))
     async def delete(self, path: PipelinePath) -> PipelineRemoved:
         """Remove a pipeline. A running one reappears with its next report."""
         await self._broker.pipelines.delete(path.name)

@@ -14,10 +14,12 @@ from goqueue.cluster.facts import ACTIVE, AWAY, STOPPING
 from goqueue.model.errors import DiskError, GoQueueError
 from goqueue.partitions.health import failed_logs
 from goqueue.protocols.http.api.errors import StoppingError, UnavailableError
+from goqueue.protocols.http.api.places import LOCAL, gather
 from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.responses import Response, json
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc
+from goqueue.protocols.http.operations.operation_merges import merge_stats
 from goqueue.protocols.http.operations.operation_shapes import (
     Health,
     Readiness,
@@ -29,8 +31,11 @@ from goqueue.protocols.http.operations.operation_shapes import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from goqueue.cluster.facts import ClusterFacts
     from goqueue.metrics.registry import Reading
+    from goqueue.partitions.partition import Partition
     from goqueue.protocols.http.api.served_node import ServedNode
 
 _CHECK_S: Final = 2.0
@@ -51,7 +56,7 @@ class ProbeRoutes:
     def __init__(self, node: ServedNode) -> None:
         self._node = node
 
-    @route("GET", "/health", tag=_HEALTH, answers={200: Health, 503: Health})
+    @route("GET", "/health", tag=_HEALTH, answers={200: Health, 503: Health}, place=LOCAL)
     async def health(self) -> Response:
         """Whether messages can be stored, and the server's time.
 
@@ -64,19 +69,19 @@ class ProbeRoutes:
         answer = Health("ok" if is_well else "failing", broker.clock.now_ms(), clock, storage)
         return json(answer, HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE)
 
-    @route("GET", "/healthz", tag=_HEALTH)
+    @route("GET", "/healthz", tag=_HEALTH, place=LOCAL)
     async def alive(self) -> Status:
         """Liveness: the event loop responds."""
         return Status("ok")
 
-    @route("GET", "/livez", tag=_HEALTH)
+    @route("GET", "/livez", tag=_HEALTH, place=LOCAL)
     async def started(self) -> Status:
         """Startup: whether the start has completed."""
         if not self._node.is_started:
             raise StoppingError("the server is starting")
         return Status("ok")
 
-    @route("GET", "/readyz", tag=_HEALTH, answers={200: Readiness, 503: Readiness})
+    @route("GET", "/readyz", tag=_HEALTH, answers={200: Readiness, 503: Readiness}, place=LOCAL)
     async def ready(self, query: ReadyQuery) -> Response:
         """Readiness; with `?verbose=true`, by check."""
         checks = {
@@ -93,10 +98,10 @@ class ProbeRoutes:
         answer = Readiness("ready" if is_ready else "not ready")
         if query.verbose:
             answer.checks = checks
-            answer.broker = Summary(**self._summary())
+            answer.broker = Summary(**self._summary(list(self._node.broker.partitions)))
         return json(answer, HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE)
 
-    @route("GET", "/version", tag=_HEALTH)
+    @route("GET", "/version", tag=_HEALTH, place=LOCAL)
     async def version(self) -> Version:
         """Version of the server and its runtime."""
         from goqueue.records import IMPLEMENTATION  # noqa: PLC0415 - named where it is used
@@ -110,27 +115,28 @@ class ProbeRoutes:
             platform=f"{platform.system()} {platform.release()} {platform.machine()}",
         )
 
-    @route("GET", "/stats", tag=_STATS)
+    @route("GET", "/stats", tag=_STATS, place=gather(merge_stats))
     async def stats(self) -> Stats:
-        """Totals of the node and of each topic."""
+        """Totals of all partitions and of each topic."""
         broker = self._node.broker
         rates = broker.history.published_per_s()
         topics = {}
         for topic in broker.topics.catalogue.by_name.values():
             partitions = broker.partitions.of_topic(topic)
+            figures = [each for each in broker.figures.of_topic(topic) if each is not None]
             topics[topic.name] = TopicStats(
                 topic.partition_count,
-                sum(each.size_bytes for each in partitions),
-                sum(each.message_count for each in partitions),
+                sum(each.size_bytes for each in figures),
+                sum(each.message_count for each in figures),
                 topic.is_internal,
                 rates.get(topic.name, 0.0),
                 sum(each.failure is not None for each in partitions),
             )
-        return Stats(**self._summary(), topics=topics)
+        led = [each for each in broker.partitions if each.is_leading]
+        return Stats(**self._summary(led), topics=topics)
 
-    def _summary(self) -> dict[str, Any]:
+    def _summary(self, partitions: Sequence[Partition]) -> dict[str, Any]:
         broker = self._node.broker
-        partitions = list(broker.partitions)
         return {
             "node_id": broker.settings.node_id,
             "cluster_id": broker.settings.cluster_id,
@@ -138,10 +144,10 @@ class ProbeRoutes:
             "topic_count": len(broker.topics.catalogue.by_name),
             "partition_count": len(partitions),
             "size_bytes": sum(partition.size_bytes for partition in partitions),
-            "failed_partitions": [str(p.id) for p in partitions if p.failure is not None],
+            "failed_partitions": [str(p.id) for p in broker.partitions if p.failure is not None],
         }
 
-    @route("GET", "/metrics", tag=_STATS, answers={200: "text/plain"})
+    @route("GET", "/metrics", tag=_STATS, answers={200: "text/plain"}, place=LOCAL)
     async def metrics(self, request: Request) -> Response:
         """Every metric, in the text format that the client prefers."""
         if self._node.metrics is None:

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from goqueue.protocols.http.api.gathered import Gathered, Unanswered
 from goqueue.protocols.http.api.shapes import Milliseconds, doc
 
 SHOWN_SPANS: Final = 1000
@@ -63,9 +64,10 @@ class TraceOut(_Trace):
         list[SpanOut], doc(f"In the order in which they happened; {SHOWN_SPANS} at most.")
     ]
     span_count: Annotated[int, doc("Number of events.", 5)]
+    unanswered: Unanswered = msgspec.UNSET
 
 
-class TraceList(msgspec.Struct):
+class TraceList(Gathered):
     """Traces, the newest first."""
 
     traces: list[TraceSummary]
@@ -80,7 +82,7 @@ class ExporterOut(msgspec.Struct):
     dropped: Annotated[int, doc("Dropped events.", 0)]
 
 
-class TraceStatsAnswer(msgspec.Struct):
+class TraceStatsAnswer(Gathered):
     """Statistics of tracing."""
 
     enabled: bool

@@ -11,8 +11,14 @@ from goqueue.model.errors import UnknownTraceError
 from goqueue.model.limits import MAX_LISTED_TRACES
 from goqueue.protocols.http.api.codecs import Time, time_ms
 from goqueue.protocols.http.api.paths import PartitionPath
+from goqueue.protocols.http.api.places import gather
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import Offset, doc
+from goqueue.protocols.http.operations.trace_merges import (
+    merge_trace,
+    merge_trace_stats,
+    merge_traces,
+)
 from goqueue.protocols.http.operations.trace_shapes import (
     EXAMPLE_ID,
     SHOWN_SPANS,
@@ -88,12 +94,12 @@ class TraceRoutes:
         self._traces = broker.traces
         self._tracer = broker.tracer
 
-    @route("GET", "/traces", tag=_TAG)
+    @route("GET", "/traces", tag=_TAG, place=gather(merge_traces))
     async def recent(self, query: RecentQuery) -> TraceList:
         """List the traces with the most recent events."""
         return _listed(await self._traces.search(TraceQuery(limit=query.limit)))
 
-    @route("GET", "/traces/search", tag=_TAG)
+    @route("GET", "/traces/search", tag=_TAG, place=gather(merge_traces))
     async def search(self, query: SearchQuery) -> TraceList:
         """Search traces."""
         return _listed(
@@ -112,7 +118,7 @@ class TraceRoutes:
             )
         )
 
-    @route("GET", "/traces/stats", tag=_TAG)
+    @route("GET", "/traces/stats", tag=_TAG, place=gather(merge_trace_stats))
     async def stats(self) -> TraceStatsAnswer:
         """Statistics of tracing."""
         found = self._traces.stats(len(self._tracer.index))
@@ -127,14 +133,19 @@ class TraceRoutes:
             [ExporterOut(each.name, each.exported, each.dropped) for each in found.exporters],
         )
 
-    @route("GET", "/traces/{id}", tag=_TAG)
+    @route("GET", "/traces/{id}", tag=_TAG, place=gather(merge_trace, UnknownTraceError))
     async def show(self, path: TracePath) -> TraceOut:
         """Describe a trace."""
         if not is_trace_id(path.id):
             raise UnknownTraceError("a trace has an id of 32 hexadecimal digits")
         return _shown(await self._traces.get(path.id))
 
-    @route("GET", "/topics/{topic}/partitions/{partition}/messages/{offset}/trace", tag=_TAG)
+    @route(
+        "GET",
+        "/topics/{topic}/partitions/{partition}/messages/{offset}/trace",
+        tag=_TAG,
+        place=gather(merge_trace, UnknownTraceError),
+    )
     async def of_message(self, path: MessagePath) -> TraceOut:
         """Describe the trace of the message at an offset."""
         return _shown(await self._traces.of_message(path.topic, path.partition, path.offset))

@@ -9,6 +9,7 @@ from goqueue.model.errors import TopicError
 from goqueue.protocols.http.api.codecs import Encoding, time_ms, to_bytes
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import PartitionPath, TopicPath
+from goqueue.protocols.http.api.places import group_named
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import Offset
 from goqueue.protocols.http.limits import MAX_OFFSET_RANGES
@@ -35,6 +36,7 @@ from goqueue.protocols.http.queues.dead_letter_shapes import (
 )
 from goqueue.queues.dead_letters.letters import Letter, LetterFilter
 from goqueue.queues.dead_letters.redrive_engine import Redrive, RedriveRequest
+from goqueue.queues.delivery.group import REDRIVE_GROUP
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -43,6 +45,8 @@ PREVIEW_BYTES: Final = 200
 _DRY_RUN_S: Final = 10.0
 """How long the answer to a dry run waits for its end."""
 _TAG: Final = "dead letters"
+_PLACE: Final = group_named(REDRIVE_GROUP)
+"""What has been redriven is the state of a group of our own."""
 
 
 class LetterPath(PartitionPath, frozen=True):
@@ -59,7 +63,7 @@ class DeadLetterRoutes:
         self._letters = broker.letters
         self._redrives = broker.redrives
 
-    @route("GET", "/dlq", tag=_TAG)
+    @route("GET", "/dlq", tag=_TAG, place=_PLACE)
     async def list_boxes(self) -> BoxList:
         """List dead-letter queues with their letter counts."""
         found = []
@@ -71,7 +75,7 @@ class DeadLetterRoutes:
                 found.append(BoxLine(source, box.name, total, newest))
         return BoxList(found)
 
-    @route("GET", "/topics/{topic}/dlq", tag=_TAG)
+    @route("GET", "/topics/{topic}/dlq", tag=_TAG, place=_PLACE)
     async def list_letters(self, path: TopicPath, query: LettersQuery) -> LetterList:
         """List the dead letters of a topic that have not been redriven."""
         box = self._letters.topic(path.topic)
@@ -95,7 +99,12 @@ class DeadLetterRoutes:
             found[: query.limit],
         )
 
-    @route("GET", "/topics/{topic}/dlq/{partition}/{offset}", tag=_TAG)
+    @route(
+        "GET",
+        "/topics/{topic}/dlq/{partition}/{offset}",
+        tag=_TAG,
+        place=_PLACE,
+    )
     async def inspect(self, path: LetterPath) -> LetterDetail:
         """One dead letter with value and headers."""
         partition = self._letters.partition(path.topic, path.partition)
@@ -109,7 +118,7 @@ class DeadLetterRoutes:
             is_redriven=self._letters.is_redriven(partition, letter),
         )
 
-    @route("DELETE", "/topics/{topic}/dlq", tag=_TAG)
+    @route("DELETE", "/topics/{topic}/dlq", tag=_TAG, place=_PLACE)
     async def purge(self, path: TopicPath, query: PurgeQuery) -> Purged:
         """Delete all dead letters of a topic; requires `confirm=true`."""
         if not query.confirm:
@@ -121,7 +130,13 @@ class DeadLetterRoutes:
             )
         return Purged(path.topic, await self._redrives.purge(path.topic))
 
-    @route("POST", "/topics/{topic}/dlq/redrive", tag=_TAG, status=202)
+    @route(
+        "POST",
+        "/topics/{topic}/dlq/redrive",
+        tag=_TAG,
+        status=202,
+        place=_PLACE,
+    )
     async def redrive(self, path: TopicPath, body: RedriveBody) -> RedriveAnswer:
         """Redrive dead letters to their original topic or to another one.
 
@@ -148,7 +163,7 @@ class DeadLetterRoutes:
             await asyncio.wait([redrive.task], timeout=_DRY_RUN_S)
         return self._answer(redrive)
 
-    @route("GET", "/topics/{topic}/redriven/{partition}", tag=_TAG)
+    @route("GET", "/topics/{topic}/redriven/{partition}", tag=_TAG, place=_PLACE)
     async def list_moved(self, path: PartitionPath, query: MovedQuery) -> MovedAnswer:
         """List the redriven letters of a partition of the dead-letter topic."""
         partition = self._letters.partition(path.topic, path.partition, query.letters_in)
@@ -156,24 +171,24 @@ class DeadLetterRoutes:
         following = found[-1][1] if len(found) >= MAX_OFFSET_RANGES else None
         return MovedAnswer(path.topic, path.partition, [*map(list, found)], following)
 
-    @route("POST", "/topics/{topic}/redriven/{partition}", tag=_TAG)
+    @route("POST", "/topics/{topic}/redriven/{partition}", tag=_TAG, place=_PLACE)
     async def note_moved(self, path: PartitionPath, body: MovedBody) -> Noted:
         """Record letters as redriven by other means; they are not listed or redriven again."""
         partition = self._letters.partition(path.topic, path.partition, body.letters_in)
         noted = await self._redrives.note_moved(path.topic, partition, body.ranges)
         return Noted(path.topic, path.partition, noted)
 
-    @route("GET", "/redrives", tag=_TAG)
+    @route("GET", "/redrives", tag=_TAG, place=_PLACE)
     async def list_redrives(self) -> RedriveList:
         """List recent redrives."""
         return RedriveList([self._answer(each) for each in self._redrives])
 
-    @route("GET", "/redrives/{id}", tag=_TAG)
+    @route("GET", "/redrives/{id}", tag=_TAG, place=_PLACE)
     async def progress(self, path: RedrivePath) -> RedriveAnswer:
         """Describe a redrive."""
         return self._answer(self._redrives.get(path.id))
 
-    @route("DELETE", "/redrives/{id}", tag=_TAG)
+    @route("DELETE", "/redrives/{id}", tag=_TAG, place=_PLACE)
     async def cancel(self, path: RedrivePath) -> RedriveAnswer:
         """Cancel a redrive; letters that were redriven stay redriven."""
         return self._answer(await self._redrives.cancel(path.id))

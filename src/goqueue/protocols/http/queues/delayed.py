@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
+from goqueue.protocols.http.api.merging import total
 from goqueue.protocols.http.api.paths import PartitionPath, TopicPath
+from goqueue.protocols.http.api.places import gather, pages, unit
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import Offset, doc
 from goqueue.protocols.http.messages.message_shapes import (
@@ -21,6 +23,7 @@ from goqueue.protocols.http.queues.delayed_shapes import (
     TimelineAnswer,
     WheelCounts,
 )
+from goqueue.protocols.http.queues.queue_merges import merge_timelines
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -60,25 +63,30 @@ class DelayedRoutes:
     def __init__(self, broker: Broker) -> None:
         self._delays = broker.delays
 
-    @route("GET", "/topics/{topic}/delayed", tag=_TAG)
+    @route("GET", "/topics/{topic}/delayed", tag=_TAG, place=pages("messages"))
     async def list_pending(self, path: TopicPath, query: DelayedQuery) -> DelayedList:
         """List the pending delayed messages of a topic."""
         found = await self._delays.list(path.topic, query.limit, query.skip)
         total = self._delays.stats().pending_by_topic.get(path.topic, 0)
         return DelayedList(path.topic, total, [DelayedOut(**_fields(each)) for each in found])
 
-    @route("GET", "/topics/{topic}/delayed/{offset}", tag=_TAG)
+    @route("GET", "/topics/{topic}/delayed/{offset}", tag=_TAG, place=unit("path.offset"))
     async def show(self, path: DelayedPath) -> DelayedOut:
         """Describe a delayed message and its state."""
         return DelayedOut(**_fields(await self._delays.get(path.topic, path.offset)))
 
-    @route("DELETE", "/topics/{topic}/delayed/{partition}/{offset}", tag=_TAG)
+    @route(
+        "DELETE",
+        "/topics/{topic}/delayed/{partition}/{offset}",
+        tag=_TAG,
+        place=unit("path.offset"),
+    )
     async def cancel(self, path: DelayedPlace) -> DelayedOut:
         """Cancel a delayed message."""
         cancelled = await self._delays.cancel(path.topic, path.partition, path.offset)
         return DelayedOut(**_fields(cancelled))
 
-    @route("GET", "/delay/stats", tag="statistics")
+    @route("GET", "/delay/stats", tag="statistics", place=gather(total))
     async def stats(self) -> DelayStatsAnswer:
         """Counts of delayed messages, and of the timing wheel."""
         found = self._delays.stats()
@@ -100,7 +108,7 @@ class DelayedRoutes:
             ),
         )
 
-    @route("GET", "/delay/timeline", tag="statistics")
+    @route("GET", "/delay/timeline", tag="statistics", place=gather(merge_timelines))
     async def timeline(self, query: TimelineQuery) -> TimelineAnswer:
         """Number of delayed messages by due time."""
         return TimelineAnswer(*await self._delays.timeline(query.buckets))

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from goqueue.protocols.http.api.codecs import Encoding
+from goqueue.protocols.http.api.gathered import Gathered
 from goqueue.protocols.http.api.shapes import Milliseconds, doc
 from goqueue.protocols.http.messages.message_shapes import HeaderOut
 
@@ -33,7 +34,7 @@ class DelayedOut(msgspec.Struct):
     key_encoding: Annotated[Encoding, doc("Encoding of `key`.", "text")] = "text"
 
 
-class DelayedList(msgspec.Struct):
+class DelayedList(Gathered):
     """Pending delayed messages of a topic."""
 
     topic: str
@@ -52,7 +53,7 @@ class WheelCounts(msgspec.Struct):
     cascades: Annotated[int, doc("Buckets cascaded to lower levels.", 0)]
 
 
-class DelayStatsAnswer(msgspec.Struct):
+class DelayStatsAnswer(Gathered):
     """Counts of delayed messages."""
 
     scheduled: int
@@ -64,7 +65,7 @@ class DelayStatsAnswer(msgspec.Struct):
     wheel: WheelCounts
 
 
-class TimelineAnswer(msgspec.Struct):
+class TimelineAnswer(Gathered):
     """Due times of the delayed messages of all topics."""
 
     at: Annotated[Milliseconds, doc("Start of the first step: now.")]

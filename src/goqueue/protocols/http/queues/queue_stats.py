@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from goqueue.insight.group_views import is_listed
+from goqueue.protocols.http.api.merging import total
+from goqueue.protocols.http.api.places import gather, group
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import LANES, GroupName, TopicName, doc
+from goqueue.protocols.http.queues.queue_merges import merge_priorities
 from goqueue.protocols.http.queues.queue_stats_shapes import (
     Dead,
     GroupLane,
@@ -26,9 +29,9 @@ from goqueue.queues.views import LaneView, lane_views, queue_views
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.partitions.partition import Partition
     from goqueue.partitions.tallies import Tally
     from goqueue.queues.delivery.group import QueueGroup
+    from goqueue.reading.record_reader import RecordSource
 
 _TAG: Final = "statistics"
 
@@ -43,7 +46,7 @@ class PriorityQuery(msgspec.Struct, forbid_unknown_fields=True):
 class QueueStatsRoutes(BrokerRoutes):
     """Statistics of queue groups."""
 
-    @route("GET", "/reliability/stats", tag=_TAG)
+    @route("GET", "/reliability/stats", tag=_TAG, place=gather(total))
     async def reliability(self) -> ReliabilityStats:
         """Delivery counts of queue groups, in total and by group."""
         groups = {each.group_id: each for each in self._broker.queues if is_listed(each)}
@@ -58,7 +61,12 @@ class QueueStatsRoutes(BrokerRoutes):
             dict(tallies.redriven),
         )
 
-    @route("GET", "/priority/stats", tag=_TAG)
+    @route(
+        "GET",
+        "/priority/stats",
+        tag=_TAG,
+        place=group("query.group", otherwise=gather(merge_priorities)),
+    )
     async def priorities(self, query: PriorityQuery) -> PriorityStats:
         """Lanes of queue groups: deliveries, weights and waiting messages."""
         if query.topic is not None:
@@ -97,7 +105,7 @@ class QueueStatsRoutes(BrokerRoutes):
                 found[label] = await self._lane(view.partition, lane)
         return GroupLanes(settings.mode, settings.starvation_ms, lanes, topics)
 
-    async def _lane(self, partition: Partition, lane: LaneView) -> PartitionLane:
+    async def _lane(self, partition: RecordSource, lane: LaneView) -> PartitionLane:
         timestamp_ms = None
         if lane.oldest is not None:
             place = [(lane.oldest, lane.oldest + 1)]

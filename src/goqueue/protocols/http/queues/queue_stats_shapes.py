@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from goqueue.protocols.http.api.gathered import Gathered
 from goqueue.protocols.http.api.shapes import LANES, Milliseconds, doc
 
 
@@ -45,7 +46,7 @@ class GroupReliability(msgspec.Struct):
     dead_letters: Dead
 
 
-class ReliabilityStats(msgspec.Struct):
+class ReliabilityStats(Gathered):
     """Delivery counts since the server started, and messages in flight now."""
 
     total: GroupReliability
@@ -90,7 +91,7 @@ class GroupLanes(msgspec.Struct):
     ]
 
 
-class PriorityStats(msgspec.Struct):
+class PriorityStats(Gathered):
     """Lanes by group."""
 
     priorities: Annotated[list[str], doc("The most urgent first.", LANES)]

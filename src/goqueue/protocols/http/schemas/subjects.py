@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import msgspec
 
+from goqueue.model.internal_topics import SCHEMAS
+from goqueue.protocols.http.api.places import writer
 from goqueue.protocols.http.api.requests import Request  # noqa: TC001 - the router reads it
 from goqueue.protocols.http.api.responses import Response
 from goqueue.protocols.http.api.route import route
@@ -47,7 +49,13 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 def registry(method: str, path: str, **options: Any) -> Callable[[_F], _F]:
     """Declare a route of the registry, where Confluent's clients and where ours look for it."""
-    options = {"tag": TAG, "dialect": REGISTRY, "max_body_bytes": BODY_BYTES, **options}
+    options = {
+        "tag": TAG,
+        "dialect": REGISTRY,
+        "max_body_bytes": BODY_BYTES,
+        "place": writer(SCHEMAS),
+        **options,
+    }
 
     def declare(function: _F) -> _F:
         if not path.startswith("/schemas"):

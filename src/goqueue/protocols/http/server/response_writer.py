@@ -21,7 +21,7 @@ def head_of(
     response: Response, request: Request, date: bytes, *, closes: bool, old_version: bool
 ) -> bytes:
     """Everything before the body."""
-    status, body, content_type, headers, _ = response
+    status, body, content_type, headers, _, _ = response
     if request.cors:
         headers = (*headers, *request.cors)
     if closes:

@@ -10,6 +10,7 @@ from goqueue.model.errors import InvalidReplicationError
 from goqueue.model.limits import MAX_TOPIC_PARTITIONS
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import TopicPath
+from goqueue.protocols.http.api.places import LOCAL
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import TopicName, doc
 from goqueue.protocols.http.topics.topic_shapes import (
@@ -25,8 +26,12 @@ from goqueue.topics.replica_assignments import Replication, check_assignments, c
 from goqueue.topics.setting_table import LISTED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from goqueue.cluster.facts import PartitionFacts
-    from goqueue.partitions.partition import Partition
+    from goqueue.model.errors import GoQueueError
+    from goqueue.partitions.elsewhere.figures import Figures
+    from goqueue.topics.catalogue import Topic
 
 _HOUR_MS: Final = 3_600_000
 _TAG: Final = "topics"
@@ -97,7 +102,7 @@ _UNKNOWN: Final = -1
 class TopicRoutes(BrokerRoutes):
     """Topics."""
 
-    @route("POST", "/topics", tag=_TAG, status=201)
+    @route("POST", "/topics", tag=_TAG, status=201, place=LOCAL)
     async def create(self, body: CreateTopic) -> TopicInfo:
         """Create a topic."""
         settings = {name: text_of(value) for name, value in body.settings.items()}
@@ -111,7 +116,7 @@ class TopicRoutes(BrokerRoutes):
             hours = body.retention_hours
             settings["retention.ms"] = str(-1 if hours < 0 else hours * _HOUR_MS)
         await self._create(body, settings)
-        return self._info(body.name)
+        return await self._exact_info(body.name)
 
     async def _create(self, body: CreateTopic, settings: dict[str, str]) -> None:
         broker = self._broker
@@ -125,21 +130,21 @@ class TopicRoutes(BrokerRoutes):
         if broker.facts.is_cluster:
             await broker.topic_changes.opened(topic)
 
-    @route("GET", "/topics", tag=_TAG)
+    @route("GET", "/topics", tag=_TAG, place=LOCAL)
     async def list_all(self, query: ListTopics) -> TopicList:
         """List the topics."""
         topics = self._broker.topics.catalogue.by_name.values()
         found = sorted(topic.name for topic in topics if query.internal or not topic.is_internal)
         if not query.details:
             return TopicList(found)
-        return TopicList(found, [self._info(name) for name in found])
+        return TopicList(found, [self._known_info(name) for name in found])
 
-    @route("GET", "/topics/{topic}", tag=_TAG)
+    @route("GET", "/topics/{topic}", tag=_TAG, place=LOCAL)
     async def describe(self, path: TopicPath) -> TopicInfo:
         """Describe a topic: partitions, watermarks, settings."""
-        return self._info(path.topic)
+        return await self._exact_info(path.topic)
 
-    @route("GET", "/topics/{topic}/settings", tag=_TAG)
+    @route("GET", "/topics/{topic}/settings", tag=_TAG, place=LOCAL)
     async def settings(self, path: TopicPath) -> TopicSettingsAnswer:
         """List the settings of a topic with their values and sources."""
         settings = self._broker.topics.catalogue.topic(path.topic).settings
@@ -158,35 +163,35 @@ class TopicRoutes(BrokerRoutes):
             ],
         )
 
-    @route("PATCH", "/topics/{topic}", tag=_TAG)
+    @route("PATCH", "/topics/{topic}", tag=_TAG, place=LOCAL)
     async def change(self, path: TopicPath, body: PatchTopic) -> TopicInfo:
         """Change some settings of a topic."""
         current = self._broker.topics.catalogue.topic(path.topic).settings.overrides
         changed = {**current, **body.settings}
         kept = {name: text_of(value) for name, value in changed.items() if value is not None}
         await self._broker.configure_topic(path.topic, kept)
-        return self._info(path.topic)
+        return await self._exact_info(path.topic)
 
-    @route("PUT", "/topics/{topic}", tag=_TAG)
+    @route("PUT", "/topics/{topic}", tag=_TAG, place=LOCAL)
     async def configure(self, path: TopicPath, body: PutTopic) -> TopicInfo:
         """Replace all settings of a topic; omitted ones are reset to their defaults."""
         settings = {name: text_of(value) for name, value in body.settings.items()}
         await self._broker.configure_topic(path.topic, settings)
-        return self._info(path.topic)
+        return await self._exact_info(path.topic)
 
-    @route("DELETE", "/topics/{topic}", tag=_TAG)
+    @route("DELETE", "/topics/{topic}", tag=_TAG, place=LOCAL)
     async def delete(self, path: TopicPath) -> Deleted:
         """Delete a topic with its messages and its committed offsets."""
         await self._broker.delete_topic(path.topic)
         return Deleted(path.topic)
 
-    @route("GET", "/topics/{topic}/partitions", tag=_TAG)
+    @route("GET", "/topics/{topic}/partitions", tag=_TAG, place=LOCAL)
     async def partitions(self, path: TopicPath) -> PartitionList:
         """The partitions of a topic."""
-        return PartitionList(path.topic, self._info(path.topic).partitions)
+        return PartitionList(path.topic, (await self._exact_info(path.topic)).partitions)
 
-    @route("POST", "/topics/{topic}/partitions", tag=_TAG)
-    @route("POST", "/admin/topics/{topic}/partitions", tag="admin")
+    @route("POST", "/topics/{topic}/partitions", tag=_TAG, place=LOCAL)
+    @route("POST", "/admin/topics/{topic}/partitions", tag="admin", place=LOCAL)
     async def grow(self, path: TopicPath, body: GrowTopic) -> TopicInfo:
         """Add partitions to a topic.
 
@@ -200,25 +205,34 @@ class TopicRoutes(BrokerRoutes):
             node_id = self._broker.settings.node_id
             check_assignments(body.replica_assignments, node_id, new_count)
         await self._broker.grow_topic(path.topic, body.count, replication)
-        return self._info(path.topic)
+        return await self._exact_info(path.topic)
 
-    def _info(self, name: str) -> TopicInfo:
+    async def _exact_info(self, name: str) -> TopicInfo:
         topic = self._broker.topics.catalogue.topic(name)
+        return self._info(topic, await self._broker.figures.exact(topic))
+
+    def _known_info(self, name: str) -> TopicInfo:
+        topic = self._broker.topics.catalogue.topic(name)
+        return self._info(topic, self._broker.figures.of_topic(topic))
+
+    def _info(self, topic: Topic, figures: Sequence[Figures | None]) -> TopicInfo:
         partitions = self._broker.partitions.of_topic(topic)
-        by_number = {each.id.partition: each for each in partitions}
+        failures = {each.id.partition: each.failure for each in partitions}
+        known = [each for each in figures if each is not None]
         return TopicInfo(
             name=topic.name,
             topic_id=str(topic.topic_id),
             internal=topic.is_internal,
             num_partitions=topic.partition_count,
-            total_messages=sum(each.message_count for each in partitions),
-            size_bytes=sum(each.size_bytes for each in partitions),
+            total_messages=sum(each.message_count for each in known),
+            size_bytes=sum(each.size_bytes for each in known),
             settings=dict(topic.settings.overrides),
             partitions=[
                 _partition_info(
                     number,
                     self._broker.facts.partition(topic.topic_id, number),
-                    by_number.get(number),
+                    figures[number],
+                    failures.get(number),
                 )
                 for number in range(topic.partition_count)
             ],
@@ -232,17 +246,18 @@ def text_of(value: Setting) -> str:
     return str(value)
 
 
-def _partition_info(number: int, facts: PartitionFacts, replica: Partition | None) -> PartitionInfo:
-    failure = None if replica is None else replica.failure
+def _partition_info(
+    number: int, facts: PartitionFacts, figures: Figures | None, failure: GoQueueError | None
+) -> PartitionInfo:
     return PartitionInfo(
         partition=number,
         leader=_UNKNOWN if facts.leader is None else facts.leader,
         replicas=list(facts.replicas),
         isr=list(facts.isr),
         version=facts.epoch,
-        earliest_offset=_UNKNOWN if replica is None else replica.log_start,
-        latest_offset=_UNKNOWN if replica is None else replica.log_end,
-        high_watermark=_UNKNOWN if replica is None else replica.high_watermark,
-        size_bytes=0 if replica is None else replica.size_bytes,
+        earliest_offset=_UNKNOWN if figures is None else figures.log_start,
+        latest_offset=_UNKNOWN if figures is None else figures.log_end,
+        high_watermark=_UNKNOWN if figures is None else figures.high_watermark,
+        size_bytes=0 if figures is None else figures.size_bytes,
         failure=None if failure is None else str(failure),
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 import msgspec
 
 from goqueue.model.limits import MAX_SERIES_TRANSACTIONS
+from goqueue.protocols.http.api.places import transaction
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc
 from goqueue.protocols.http.transactions.transaction_shapes import (
@@ -88,7 +89,13 @@ class AtomicCommitRoutes:
     def __init__(self, broker: Broker) -> None:
         self._transactions = broker.transactions
 
-    @route("POST", "/transactions/commit-together", tag=_TAG, max_body_bytes=_BODY_BYTES)
+    @route(
+        "POST",
+        "/transactions/commit-together",
+        tag=_TAG,
+        max_body_bytes=_BODY_BYTES,
+        place=transaction("body.series"),
+    )
     async def commit_together(self, body: AtomicCommitBody) -> AtomicCommitAnswer:
         """Commit the transactions of a batch in one decision, once.
 
@@ -106,7 +113,7 @@ class AtomicCommitRoutes:
         )
         return AtomicCommitAnswer(body.series, body.number, is_new)
 
-    @route("POST", "/transactions/abort-together", tag=_TAG)
+    @route("POST", "/transactions/abort-together", tag=_TAG, place=transaction("body.series"))
     async def abort_together(self, body: AtomicAbortBody) -> AtomicCommitAnswer:
         """Abort the open transactions of the series; no effect if the batch was committed."""
         await self._transactions.abort_together(

@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 
 from goqueue.protocols.http.api.codecs import Encoding
+from goqueue.protocols.http.api.gathered import Gathered
 from goqueue.protocols.http.api.shapes import (
     Generation,
     GroupName,
@@ -188,14 +189,14 @@ class ListQuery(msgspec.Struct, forbid_unknown_fields=True):
     transactional_id: Annotated[str | None, doc("Restrict to this one.", "billing-1")] = None
 
 
-class TransactionList(msgspec.Struct):
+class TransactionList(Gathered):
     """Transactional ids by name."""
 
     transactions: list[TransactionOut]
     count: int
 
 
-class TransactionStats(msgspec.Struct):
+class TransactionStats(Gathered):
     """Counts of transactions."""
 
     active: Annotated[int, doc("Open transactions.", 1)]

@@ -10,7 +10,10 @@ from goqueue.model.topic_partition import TopicPartition, numbers_by_topic
 from goqueue.partitions.markers import Marker
 from goqueue.protocols.http.api.codecs import to_bytes
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
+from goqueue.protocols.http.api.merging import total
+from goqueue.protocols.http.api.places import gather, group, transaction
 from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.transactions.transaction_merges import merge_transactions
 from goqueue.protocols.http.transactions.transaction_shapes import (
     HEARTBEAT_MS,
     AbortBody,
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
 PUBLISH_BODY_BYTES: Final = 16 * 1024 * 1024
 _TAG: Final = "transactions"
+_PLACE: Final = transaction("body.transactional_id", "body.producer_id")
 
 
 class TransactionRoutes:
@@ -50,7 +54,7 @@ class TransactionRoutes:
 
     # --- Producers -------------------------------------------------------------------------------
 
-    @route("POST", "/producers/init", tag=_TAG)
+    @route("POST", "/producers/init", tag=_TAG, place=transaction("body.transactional_id"))
     async def init(self, body: InitBody) -> InitAnswer:
         """Initialise a producer.
 
@@ -76,47 +80,54 @@ class TransactionRoutes:
             HEARTBEAT_MS,
         )
 
-    @route("POST", "/producers/{producer_id}/heartbeat", tag=_TAG)
+    @route(
+        "POST",
+        "/producers/{producer_id}/heartbeat",
+        tag=_TAG,
+        place=transaction("body.transactional_id", "path.producer_id"),
+    )
     async def heartbeat(self, path: ProducerPath, body: HeartbeatBody) -> TransactionOut:
         """Send a heartbeat, so that an open transaction is not aborted."""
         identity = Identity(path.producer_id, body.epoch)
-        transactional_id = self._id_of(path.producer_id, body.transactional_id)
+        transactional_id = await self._id_of(path.producer_id, body.transactional_id)
         self._transactions.heartbeat(transactional_id, identity)
         return transaction_out(self._transactions.describe(transactional_id))
 
-    def _id_of(self, producer_id: int, claimed: str | None) -> str:
+    async def _id_of(self, producer_id: int, claimed: str | None) -> str:
         """The transactional id of a producer, which is also what the request says, if it does."""
-        actual = self._transactions.transactional_id_of(producer_id)
+        actual = await self._transactions.find_id(producer_id)
         if claimed not in {None, actual}:
             raise UnknownProducerError(f"producer {producer_id} is not the one of {claimed!r}")
         return actual
 
     # --- One transaction -------------------------------------------------------------------------
 
-    @route("POST", "/transactions/begin", tag=_TAG)
+    @route("POST", "/transactions/begin", tag=_TAG, place=_PLACE)
     async def begin(self, body: ProducerBody) -> TransactionOut:
         """Begin a transaction. A producer has at most one open."""
-        transactional_id, identity = self._who(body)
+        transactional_id, identity = await self._who(body)
         await self._transactions.begin(transactional_id, identity)
         return transaction_out(self._transactions.describe(transactional_id))
 
-    def _who(self, body: ProducerBody) -> tuple[str, Identity]:
+    async def _who(self, body: ProducerBody) -> tuple[str, Identity]:
         identity = Identity(body.producer_id, body.epoch)
-        return self._id_of(body.producer_id, body.transactional_id), identity
+        return await self._id_of(body.producer_id, body.transactional_id), identity
 
-    @route("POST", "/transactions/add-partition", tag=_TAG)
+    @route("POST", "/transactions/add-partition", tag=_TAG, place=_PLACE)
     async def add_partition(self, body: AddPartitionBody) -> TransactionOut:
         """Add a partition to the transaction; `publish` does so implicitly."""
-        transactional_id, identity = self._who(body)
+        transactional_id, identity = await self._who(body)
         place = TopicPartition(body.topic, body.partition)
         self._broker.topics.catalogue.require(place)
         await self._transactions.add_partitions(transactional_id, identity, [place])
         return transaction_out(self._transactions.describe(transactional_id))
 
-    @route("POST", "/transactions/publish", tag=_TAG, max_body_bytes=PUBLISH_BODY_BYTES)
+    @route(
+        "POST", "/transactions/publish", tag=_TAG, max_body_bytes=PUBLISH_BODY_BYTES, place=_PLACE
+    )
     async def publish(self, body: TransactionPublishBody) -> TransactionPublished:
         """Publish a message in a transaction."""
-        _, identity = self._who(body)
+        _, identity = await self._who(body)
         message = NewMessage(
             None if body.value is None else to_bytes(body.value, body.encoding, "value"),
             None if body.key is None else to_bytes(body.key, body.key_encoding, "key"),
@@ -134,10 +145,10 @@ class TransactionRoutes:
             raise result.error
         return TransactionPublished(result.partition or 0, result.offset or 0, published.duplicate)
 
-    @route("POST", "/transactions/offsets", tag=_TAG)
+    @route("POST", "/transactions/offsets", tag=_TAG, place=group("body.group"))
     async def offsets(self, body: OffsetsBody) -> OffsetsStaged:
         """Commit the offsets of a group with the transaction."""
-        _, identity = self._who(body)
+        _, identity = await self._who(body)
         offsets = {
             self._place(topic, number): offset
             for topic, numbers in body.offsets.items()
@@ -163,19 +174,19 @@ class TransactionRoutes:
             raise AtFieldError(error, f"offsets.{topic}.{number}") from error
         return place
 
-    @route("POST", "/transactions/commit", tag=_TAG)
+    @route("POST", "/transactions/commit", tag=_TAG, place=_PLACE)
     async def commit(self, body: ProducerBody) -> TransactionOut:
         """Commit a transaction."""
-        return await self._end(*self._who(body), Marker.COMMIT)
+        return await self._end(*await self._who(body), Marker.COMMIT)
 
-    @route("POST", "/transactions/abort", tag=_TAG)
+    @route("POST", "/transactions/abort", tag=_TAG, place=_PLACE)
     async def abort(self, body: AbortBody) -> TransactionOut:
         """Abort a transaction.
 
         Without a producer, by an administrator: the producer is fenced.
         """
         if body.producer_id is not None and body.epoch is not None:
-            transactional_id = self._id_of(body.producer_id, body.transactional_id)
+            transactional_id = await self._id_of(body.producer_id, body.transactional_id)
             identity = Identity(body.producer_id, body.epoch)
             return await self._end(transactional_id, identity, Marker.ABORT)
         if body.transactional_id is None or body.producer_id is not None or body.epoch is not None:
@@ -195,17 +206,18 @@ class TransactionRoutes:
 
     # --- Looking ---------------------------------------------------------------------------------
 
-    @route("GET", "/transactions", tag=_TAG)
+    @route("GET", "/transactions", tag=_TAG, place=gather(merge_transactions))
     async def list(self, query: ListQuery) -> TransactionList:
         """List the transactional ids and their states."""
         states = frozenset() if query.state is None else frozenset({query.state})
         name = query.transactional_id
         wanted = TransactionFilter(states, matches=lambda each: name is None or each == name)
-        found = [transaction_out(each) for each in self._transactions.list(wanted)]
+        listed = await self._transactions.told(lambda: self._transactions.list(wanted))
+        found = [transaction_out(each) for each in listed]
         found.sort(key=lambda each: each.transactional_id)
         return TransactionList(found, len(found))
 
-    @route("GET", "/transactions/stats", tag=_TAG)
+    @route("GET", "/transactions/stats", tag=_TAG, place=gather(total))
     async def stats(self) -> TransactionStats:
         """Counts of transactions and producers."""
         states = Counter(each.state for each in self._transactions.list())

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _BATCHED_FROM: Final = 4
 _GROUP: Final = 0
-_KEY_TYPES: Final = frozenset({_GROUP, 1, 2})
+_TRANSACTION: Final = 1
+_KEY_TYPES: Final = frozenset({_GROUP, _TRANSACTION, 2})
 """Groups, transactional ids, and partitions of share groups."""
 
 
@@ -48,17 +49,22 @@ class CoordinatorsApi:
                 f"key type {key_type}, expected 0 (group), 1 (transaction) or 2 (share)",
             )
             return lambda _: refusal
-        if key_type == _GROUP and self._brokers.is_cluster:
-            return lambda key: self._group(key, listener_name)
-        # Also for the transactions that a cluster does not have: clients would look for a
-        # coordinator for ever, and what they ask of it is refused.
+        if self._brokers.is_cluster and key_type in {_GROUP, _TRANSACTION}:
+            find = self._group if key_type == _GROUP else self._transaction
+            return lambda key: self._found(find, key, listener_name)
         here = self._at(self._broker.settings.node_id, listener_name)
         return lambda _: here
 
-    def _group(self, group_id: str, listener_name: str) -> dict[str, Any]:
-        """The leader of the partition that holds the group."""
+    def _group(self, group_id: str) -> int:
+        return self._broker.groups.coordinator_of(group_id)
+
+    def _transaction(self, transactional_id: str) -> int:
+        return self._broker.transactions.coordinator_of(transactional_id)
+
+    def _found(self, find: Callable[[str], int], key: str, listener_name: str) -> dict[str, Any]:
+        """The leader of the partition that holds what is looked for."""
         try:
-            leader = self._broker.groups.coordinator_of(group_id)
+            leader = find(key)
         except GoQueueError as error:
             return _nowhere(code_for(error), str(error))
         return self._at(leader, listener_name)

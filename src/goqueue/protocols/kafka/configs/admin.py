@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from goqueue.broker.broker import Broker
+    from goqueue.protocols.kafka.configs.group_forwarding import GroupForwarding
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 
@@ -73,6 +74,13 @@ class AdminConfigsApi:
     """What administrators read and change of settings."""
 
     def __init__(self, broker: Broker) -> None:
+        self._forwarding: GroupForwarding | None = None
+        if broker.facts.is_cluster:
+            from goqueue.protocols.kafka.configs.group_forwarding import (  # noqa: PLC0415 - not alone
+                GroupForwarding,
+            )
+
+            self._forwarding = GroupForwarding(broker)
         self._resources: dict[int, Resources] = {
             TOPIC: TopicResources(broker),
             BROKER: BrokerResources(broker),
@@ -94,10 +102,18 @@ class AdminConfigsApi:
     async def describe_configs(self, ctx: RequestContext, request: Struct) -> Response:
         """The settings in force, and where each comes from."""
         resources = once_each(request.resources, key=_name_of)
-        describe = partial(self._describe, request=request)
+        told = None if self._forwarding is None else await self._forwarding.described(ctx, request)
+        describe = partial(self._describe, request=request, told=told)
         return await encode_in_turns(ctx, {"results": Each(resources, describe)})
 
-    def _describe(self, resource: Struct, request: Struct) -> dict[str, Any]:
+    def _describe(
+        self,
+        resource: Struct,
+        request: Struct,
+        told: dict[tuple[int, str], dict[str, Any]] | None,
+    ) -> dict[str, Any]:
+        if told and _name_of(resource) in told:
+            return told[_name_of(resource)]
         answer: dict[str, Any] = {**_resource(resource), "configs": []}
         try:
             configs = self._of(resource).describe(resource.resource_name)
@@ -121,14 +137,14 @@ class AdminConfigsApi:
     @api(ApiKey.ALTER_CONFIGS)
     async def alter_configs(self, ctx: RequestContext, request: Struct) -> Response:
         """Replace everything that was set for a resource."""
-        return await self._alter(request, incremental=False)
+        return await self._alter(ctx, request, incremental=False)
 
     @api(ApiKey.INCREMENTAL_ALTER_CONFIGS)
     async def incremental_alter_configs(self, ctx: RequestContext, request: Struct) -> Response:
         """Change some settings of a resource and leave the others."""
-        return await self._alter(request, incremental=True)
+        return await self._alter(ctx, request, incremental=True)
 
-    async def _alter(self, request: Struct, *, incremental: bool) -> Response:
+    async def _alter(self, ctx: RequestContext, request: Struct, *, incremental: bool) -> Response:
         times = Counter(map(_name_of, request.resources))
         results = []
         async for resource in in_turns(once_each(request.resources, key=_name_of)):
@@ -139,10 +155,17 @@ class AdminConfigsApi:
             if objection is not None:
                 answer.update(error_code=ErrorCode.invalid_request, error_message=objection)
             else:
+                how = {"incremental": incremental, "dry": request.validate_only}
                 try:
-                    await self._of(resource).alter(
-                        resource, incremental=incremental, dry=request.validate_only
-                    )
+                    told = None
+                    if self._forwarding is not None:
+                        told = await self._forwarding.altered(ctx, resource, **how)
+                    if told is None:
+                        await self._of(resource).alter(resource, **how)
+                    else:
+                        answer.update(
+                            error_code=told["error_code"], error_message=told["error_message"]
+                        )
                 except GoQueueError as error:
                     answer.update(error_code=code_for(error), error_message=str(error))
             results.append(answer)

@@ -10,7 +10,6 @@ bound.
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -19,14 +18,14 @@ from goqueue.protocols.kafka.connection.deadlines import CloseReason
 from goqueue.protocols.kafka.connection.dispatch import CALLS_A_TURN, Call, HandlerFailedError
 from goqueue.protocols.kafka.connection.ending import Ending
 from goqueue.wire.kafka.errors import RequestError
+from goqueue.wire.kafka.replies import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from goqueue.protocols.kafka.connection.dispatch import Coming
     from goqueue.protocols.kafka.connection.owner import Owner
     from goqueue.wire.kafka.frames import Response
-
-_log = logging.getLogger(__name__)
 
 
 class Connection(Ending):
@@ -67,11 +66,10 @@ class Connection(Ending):
             return
         self._deadlines.active(self._loop.time())
         data = self._owner.buffer[:nbytes]
-        served = 0
-        if self._has_begun and self._may_serve_straight:
-            served = self._serve_begun(data)
-        if not self._has_begun and self._may_serve_straight:
-            served += self._serve_straight(data[served:] if served else data)
+        if self._held_bytes:
+            served = self._serve_beside(data)
+        else:
+            served = self._serve_straight(data) if self._may_serve_straight else 0
         if served < nbytes:
             if self._answers.held_bytes:
                 self._answers.hold(self._transport.get_write_buffer_size())
@@ -92,11 +90,12 @@ class Connection(Ending):
         self._answers.hold(0)
         self._owner.forget(self, reason)
         for call in running:
-            if call.future is None:
+            future = call.future
+            if future is None:
                 continue
             if call.is_long_poll:
-                call.future.cancel()
-            self._owner.keep(call.future)
+                future.cancel()
+            self._owner.keep(future.as_future() if isinstance(future, Reply) else future)
 
     def pause_writing(self) -> None:
         """Too much is unsent: start nothing, read nothing."""
@@ -137,6 +136,15 @@ class Connection(Ending):
             and session.take_token is None
             and self._frames.frame_count > 0
         )
+
+    def _serve_beside(self, data: memoryview) -> int:
+        """`_serve_straight` while requests are under way, or a part of one has arrived."""
+        served = 0
+        if self._has_begun and self._may_serve_straight:
+            served = self._serve_begun(data)
+        if not self._has_begun and self._may_serve_straight:
+            served += self._serve_straight(data[served:] if served else data)
+        return served
 
     def _serve_begun(self, data: memoryview) -> int:
         """Serve the request that has begun to arrive; returns how much of the buffer was its end.
@@ -179,10 +187,10 @@ class Connection(Ending):
                 self._start_behind(*waiting)
             if count >= CALLS_A_TURN:
                 self._give_a_turn()
-                return size
             # What comes behind one that waits may go straight, too.
-            if waiting is None or size == len(data) or not self._may_serve_straight:
-                return size
+            elif waiting is not None and size < len(data) and self._may_serve_straight:
+                continue
+            return size
 
     def _start_behind(self, call: Call, response: Awaitable[Response | None] | None) -> None:
         """Keep the place of a request among the answers; without a response it is answered."""
@@ -192,7 +200,8 @@ class Connection(Ending):
             self._answered(call)
         else:
             self._wait_for(call, response)
-            self.update_reading()
+            if self._held_bytes > call.size_bytes or self._owner.budget.is_full:
+                self.update_reading()
 
     # --- Starting requests ------------------------------------------------------------------------
 
@@ -267,8 +276,13 @@ class Connection(Ending):
             self._wait_for(call, waited_for)
 
     def _wait_for(self, call: Call, response: Awaitable[Response | None]) -> None:
+        finished = partial(self._finished, call)
+        if isinstance(response, Reply):
+            call.future = response
+            response.add_done_callback(finished)
+            return
         call.future = asyncio.ensure_future(response, loop=self._loop)
-        call.future.add_done_callback(partial(self._finished, call))
+        call.future.add_done_callback(finished)
         if isinstance(call.future, asyncio.Task):
             # Its first step runs in the next turn, and the request behind it must not overtake it.
             self._give_a_turn()
@@ -289,7 +303,7 @@ class Connection(Ending):
 
     # --- Answers ----------------------------------------------------------------------------------
 
-    def _finished(self, call: Call, future: asyncio.Future[Response | None]) -> None:
+    def _finished(self, call: Call, future: Coming) -> None:
         """A handler that had to be waited for is done."""
         # Its error holds the call by the frames of its traceback: together they would be a cycle,
         # and the request, up to megabytes, would wait for a collection of garbage.
@@ -312,15 +326,10 @@ class Connection(Ending):
             self.close(CloseReason.HANDLER_FAILED, str(error))
             return
         self._answered(call)
-        self._pump()
-
-    def _abandoned(self, call: Call, future: asyncio.Future[Response | None]) -> None:
-        """Nobody waits for the answer; its bytes are given back, its failure is still told."""
-        call.is_done = True
-        self._release(call.size_bytes)
-        error = None if future.cancelled() else future.exception()
-        if error is not None:
-            _log.info("a request of %s, which has disconnected, failed: %r", self.host, error)
+        if self._waiting is not None or self._frames.buffered_bytes:
+            self._pump()
+        else:
+            self.update_reading()
 
     def _answered(self, call: Call) -> None:
         """An answer is known: send it, unless an earlier one is still missing."""

@@ -44,6 +44,8 @@ from goqueue.wire.kafka.schemas import schema_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from goqueue.wire.kafka.replies import Reply
+
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +97,7 @@ class Call:
         """What the request takes of the budget until it is answered."""
         self.read: Callable[[], Any] | None = None
         """Reads the request, where that would take the event loop too long."""
-        self.future: asyncio.Future[Response | None] | None = None
+        self.future: Coming | None = None
         self.is_done = False
         self.answer: list[Buffer] | None = None
         """The whole frame, once it is known; None answers nothing."""
@@ -112,6 +114,9 @@ class Call:
             return False
         return self.endpoint.spec.long_poll or self.ctx.is_long_poll
 
+
+Coming: TypeAlias = "asyncio.Future[Response | None] | Reply[Response | None]"
+"""An answer that is still to come."""
 
 Served: TypeAlias = (
     "tuple[int, int, list[Buffer], tuple[Call, Awaitable[Response | None] | None] | None]"

@@ -6,6 +6,7 @@ What has started is answered first, unless there is no time for it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from abc import ABC, abstractmethod
 from collections import deque
@@ -17,9 +18,12 @@ from goqueue.protocols.kafka.context import Session
 from goqueue.wire.kafka.frames import FrameReader
 
 if TYPE_CHECKING:
-    from goqueue.protocols.kafka.connection.dispatch import Call
+    from goqueue.protocols.kafka.connection.dispatch import Call, Coming
     from goqueue.protocols.kafka.connection.owner import Owner
     from goqueue.wire.kafka.primitives import Buffer
+
+
+_log = logging.getLogger(__name__)
 
 
 class Ending(asyncio.BufferedProtocol, ABC):
@@ -77,6 +81,14 @@ class Ending(asyncio.BufferedProtocol, ABC):
     def _release(self, size: int) -> None:
         self._held_bytes -= size
         self._owner.budget.give(size)
+
+    def _abandoned(self, call: Call, future: Coming) -> None:
+        """Nobody waits for the answer; its bytes are given back, its failure is still told."""
+        call.is_done = True
+        self._release(call.size_bytes)
+        error = None if future.cancelled() else future.exception()
+        if error is not None:
+            _log.info("a request of %s, which has disconnected, failed: %r", self.host, error)
 
     def _write(self, answers: list[Buffer]) -> None:
         """Write answers for which no other waits."""

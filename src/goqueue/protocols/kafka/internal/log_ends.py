@@ -11,6 +11,7 @@ from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from goqueue.cluster.hello import NodeIdentity
     from goqueue.partitions.partitions import Partitions
     from goqueue.protocols.kafka.context import RequestContext, Response
     from goqueue.topics.catalogue import Topics
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 class LogEndsApi:
     """Answers for the replicas that are open here; those that are not are left out."""
 
-    def __init__(self, topics: Topics, partitions: Partitions) -> None:
+    def __init__(self, identity: NodeIdentity, topics: Topics, partitions: Partitions) -> None:
+        self._identity = identity
         self._topics = topics
         self._partitions = partitions
 
@@ -42,7 +44,12 @@ class LogEndsApi:
                         "end_offset": end.end,
                     }
                 )
-        return {"throttle_time_ms": 0, "error_code": ErrorCode.none, "partitions": found}
+        return {
+            "throttle_time_ms": 0,
+            "error_code": ErrorCode.none,
+            "incarnation": self._identity.incarnation,
+            "partitions": found,
+        }
 
 
 def log_end(topics: Topics, partitions: Partitions, key: PartitionKey) -> LogEnd | None:

@@ -18,8 +18,6 @@ from goqueue.wire.kafka.frames import Encoded, RequestPrefix, assemble
 from goqueue.wire.kafka.replica_fetch import VERSION, encode_response, parse_request
 
 if TYPE_CHECKING:
-    import asyncio
-
     from goqueue.partitions.replication.feed import ReplicaFeed
     from goqueue.partitions.replication.feed_session import FeedSession
     from goqueue.protocols.kafka.context import Peer, Session
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.primitives import Buffer, Cursor
     from goqueue.wire.kafka.replica_fetch import ReplicaFetch
+    from goqueue.wire.kafka.replies import Reply
 
 _CLIENT_ID_AT: Final = 8
 """Behind the API, its version and the number of the request."""
@@ -77,9 +76,7 @@ class ReplicaFetchApi:
         on_error=_refused,
         straight=fetch_plain,
     )
-    def fetch(
-        self, ctx: RequestContext, request: ReplicaFetch
-    ) -> Encoded | asyncio.Future[Encoded]:
+    def fetch(self, ctx: RequestContext, request: ReplicaFetch) -> Encoded | Reply[Encoded]:
         """Take in what a follower has, and answer with what it lacks."""
         return self._session(ctx.peer.session, request).fetch(request)
 

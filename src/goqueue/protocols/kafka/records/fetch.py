@@ -202,6 +202,7 @@ def _reading(ctx: RequestContext, request: wire.FetchRequest, plan: _Plan) -> Fe
         max_bytes,
         plan.isolation,
         ctx.peer.grant_answer_bytes,
+        by_message=ctx.peer.session.node is not None,  # which counts what it hands out itself
         consumer=ctx.client_id or "",
     )
 

@@ -47,11 +47,16 @@ class Wanted(NamedTuple):
 
     transactional_id: str
     identity: Identity
-    partitions: list[TopicPartition]
+    partitions: tuple[TopicPartition, ...]
+    adds: bool = True
+    """The partitions are added; otherwise they must have been, which is verified in a cluster."""
 
 
 class ProduceJoining:
     """Adds partitions to transactions before anything is written to them."""
+
+    first_version = IMPLICIT_FROM
+    """The first version of Produce of which requests come here."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -60,7 +65,7 @@ class ProduceJoining:
         """Of each producer with a request that waits: when the last of them has written. As many
         as there are such requests, which the listener bounds."""
 
-    def wanted(self, request: ProduceRequest) -> Wanted | None:
+    def wanted(self, request: ProduceRequest, version: int) -> Wanted | None:
         """What a request adds to its transaction; None when nothing in it is transactional."""
         identity: Identity | None = None
         partitions = []
@@ -76,7 +81,8 @@ class ProduceJoining:
                     partitions.append(place)
         if identity is None or request.transactional_id is None:
             return None
-        return Wanted(request.transactional_id, identity, partitions)
+        adds = version >= IMPLICIT_FROM
+        return Wanted(request.transactional_id, identity, tuple(partitions), adds)
 
     def _transactional(self, place: TopicPartition, records: memoryview | None) -> BatchInfo | None:
         info = None if records is None else peek(records)
@@ -90,7 +96,7 @@ class ProduceJoining:
         before = self._turns.get(wanted.identity.producer_id)
         if before is None:
             try:
-                if not self._transactions.join(*wanted):
+                if not self._begin(wanted):
                     return write(None)
             except GoQueueError as error:
                 return write(error)
@@ -98,6 +104,15 @@ class ProduceJoining:
         task = asyncio.ensure_future(self._in_turn(wanted, before, mine, write))
         task.add_done_callback(lambda _: self._end_turn(wanted, mine))
         return task
+
+    def _begin(self, wanted: Wanted) -> bool:
+        """Join at once if that is possible; whether there is something to wait for."""
+        return self._transactions.join(wanted.transactional_id, wanted.identity, wanted.partitions)
+
+    async def _joined(self, wanted: Wanted) -> None:
+        """Return when what is wanted may be written, or raise why it may not."""
+        if self._begin(wanted):
+            await self._transactions.durable(wanted.transactional_id)
 
     async def _in_turn(
         self,
@@ -110,8 +125,7 @@ class ProduceJoining:
             await asyncio.wait((before,))
         refusal: GoQueueError | None = None
         try:
-            if self._transactions.join(*wanted):
-                await self._transactions.durable(wanted.transactional_id)
+            await self._joined(wanted)
         except GoQueueError as error:
             refusal = error
         written = write(refusal)

@@ -11,11 +11,7 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.model.tuples import NamedTuple
 from goqueue.protocols.kafka.context import RequestContext
 from goqueue.protocols.kafka.errors import InvalidRequiredAcksError
-from goqueue.protocols.kafka.records.implicit_join import (
-    IMPLICIT_FROM,
-    ProduceJoining,
-    name_of,
-)
+from goqueue.protocols.kafka.records.implicit_join import ProduceJoining, name_of
 from goqueue.protocols.kafka.records.plain_topics import ACKS, PlainTopics
 from goqueue.protocols.kafka.records.produce_results import (
     Wait,
@@ -43,11 +39,12 @@ from goqueue.wire.kafka.produce import (
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Sequence
 
     from goqueue.broker.log_broker import LogBroker
     from goqueue.protocols.kafka.brokers import Brokers
     from goqueue.protocols.kafka.context import Peer
+    from goqueue.publishing.deferred import DeferredPublish
     from goqueue.publishing.straight import StraightWay
     from goqueue.topics.settings import TopicSettings
     from goqueue.wire.kafka.frames import Encoded, Response
@@ -126,12 +123,12 @@ class ProduceApi:
         if any(asks_to_be_opened(frame[start:stop]) for _, start, stop in ways):
             return None
         publisher = self._publisher
-        done: list[Published | GoQueueError] = []
+        done: list[Published | DeferredPublish | GoQueueError] = []
         stored = []
         for way, start, stop in ways:
             batch = frame[start:stop]
             info = plain_header(batch)
-            published = None
+            published: Published | DeferredPublish | None = None
             try:
                 if info is not None:
                     published = publisher.publish_plain(way, batch, info, acks)
@@ -155,7 +152,7 @@ class ProduceApi:
         ctx: RequestContext,
         request: PlainRequest,
         ways: list[StraightWay],
-        done: list[Published | GoQueueError],
+        done: Sequence[Published | DeferredPublish | GoQueueError],
     ) -> Awaitable[Response | None]:
         """The answer when not everything went well at once."""
         acks, timeout_ms, asked = request
@@ -199,9 +196,13 @@ class ProduceApi:
         """
         if self._must_prepare(request):
             ctx.is_large = True
-        joining = self._joining if ctx.version >= IMPLICIT_FROM else None
-        if request.transactional_id is not None and joining is not None:
-            wanted = joining.wanted(request)
+        joining = self._joining
+        if (
+            request.transactional_id is not None
+            and joining is not None
+            and ctx.version >= joining.first_version
+        ):
+            wanted = joining.wanted(request, ctx.version)
             if wanted is not None:
                 return joining.run(wanted, partial(self._append, ctx, request))
         return self._append(ctx, request)
@@ -264,7 +265,8 @@ class ProduceApi:
             return wire.encode_response(ctx.version, results)
         leaders = (part.leader for result in results for part in result.partitions)
         endpoints = self._brokers.named(leaders, ctx.listener_name)
-        return wire.encode_response(ctx.version, results, endpoints=endpoints)
+        to_node = ctx.peer.session.node is not None
+        return wire.encode_response(ctx.version, results, endpoints=endpoints, to_node=to_node)
 
     def _topic(
         self,
@@ -277,7 +279,7 @@ class ProduceApi:
         results = [] if results is None else results
         result = TopicResult(topic.name, topic.topic_id, results)
         for data in topic.partitions:
-            outcome: Published | GoQueueError
+            outcome: Published | DeferredPublish | GoQueueError
             try:
                 outcome = self._publish(self._name(topic), data, sent, prepared)
             except GoQueueError as error:
@@ -337,7 +339,7 @@ class ProduceApi:
 
     def _publish(
         self, topic: str, data: PartitionData, sent: _Sent, prepared: PublishRequest | None
-    ) -> Published:
+    ) -> Published | DeferredPublish:
         acks = ACKS.get(sent.acks)
         if acks is None:
             raise InvalidRequiredAcksError(f"acks is {sent.acks}, expected -1, 0 or 1")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from goqueue.model.errors import GoQueueError
+from goqueue.model.errors import GoQueueError, NotEnoughReplicasAfterAppendError
 from goqueue.protocols.kafka.brokers import leader_of
 from goqueue.protocols.kafka.records.implicit_join import code_of
+from goqueue.publishing.deferred import DeferredPublish
 from goqueue.publishing.delivery_headers import asks_to_be_opened
 from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.frames import Whole
 from goqueue.wire.kafka.produce import PartitionData, PartitionResult
+from goqueue.wire.kafka.replies import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -25,7 +27,7 @@ Wait = tuple[list[PartitionResult], int, "Awaitable[None]"]
 
 def tell(
     partition: int,
-    outcome: Published | GoQueueError,
+    outcome: Published | DeferredPublish | GoQueueError,
     version: int,
     results: list[PartitionResult],
     waits: list[Wait],
@@ -36,18 +38,42 @@ def tell(
     if isinstance(outcome, GoQueueError):
         results.append(_failure(partition, outcome, version))
         return
-    placed, log_start, append_time_ms, durable, *_ = outcome
-    if durable is not None:
-        waits.append((results, len(results), durable))
-    results.append(
-        PartitionResult(
-            partition,
-            ErrorCode.none,
-            placed.first_offset,
-            append_time_ms,
-            log_start,
-            delayed=() if data is None else delayed_told(data, outcome),
-        )
+    if isinstance(outcome, DeferredPublish):
+        waits.append((results, len(results), _told_later(partition, outcome, results, data)))
+        results.append(PartitionResult(partition, ErrorCode.none))
+        return
+    if outcome.durable is not None:
+        waits.append((results, len(results), outcome.durable))
+    results.append(_stored(partition, outcome, data))
+
+
+def _told_later(
+    partition: int,
+    outcome: DeferredPublish,
+    results: list[PartitionResult],
+    data: PartitionData | None,
+) -> Awaitable[None]:
+    """To be waited for; the result of a batch that could not be stored at once holds then."""
+    at = len(results)
+
+    async def told() -> None:
+        await outcome.durable
+        results[at] = _stored(partition, outcome, data)
+
+    return told()
+
+
+def _stored(
+    partition: int, outcome: Published | DeferredPublish, data: PartitionData | None
+) -> PartitionResult:
+    return PartitionResult(
+        partition,
+        ErrorCode.none,
+        outcome.placed.first_offset,
+        outcome.append_time_ms,
+        outcome.log_start,
+        delayed=() if data is None else delayed_told(data, outcome),
+        is_duplicate=outcome.placed.duplicate,
     )
 
 
@@ -91,10 +117,10 @@ def settle_single(
     timeout_s: float,
     stored: Callable[[], bytes],
     otherwise: Callable[[asyncio.Future[None]], Encoded],
-) -> asyncio.Future[Response]:
+) -> Reply[Response | None]:
     """`settle` for one batch, whose answer is a whole frame when all went well."""
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[Response] = loop.create_future()
+    answer: Reply[Response | None] = Reply()
     future = asyncio.ensure_future(durable)
 
     def answer_now(_: asyncio.Future[None] | None = None) -> None:
@@ -123,6 +149,7 @@ def judge(
             number,
             ErrorCode.request_timed_out,
             error_message="the records are stored, and not committed within the timeout",
+            error_name=NotEnoughReplicasAfterAppendError.__name__,
         )
     elif (error := future.exception()) is not None:
         if not isinstance(error, GoQueueError):
@@ -138,10 +165,13 @@ def _failure(partition: int, error: GoQueueError, version: int) -> PartitionResu
         error_message=str(error),
         record_errors=records,
         leader=leader_of(error),
+        error_name=type(error).__name__,
     )
 
 
-def delayed_told(data: PartitionData, published: Published) -> Sequence[tuple[int, int, int]]:
+def delayed_told(
+    data: PartitionData, published: Published | DeferredPublish
+) -> Sequence[tuple[int, int, int]]:
     """The messages that wait, for a producer that has said that there may be some."""
     if not published.delayed or data.records is None or not asks_to_be_opened(data.records):
         return ()

@@ -1,13 +1,14 @@
 """ShareFetch and ShareAcknowledge (KIP-932): messages out of queue groups, and their fate back in.
 
 The batches go out as they are stored, with the ranges of offsets in them that are the consumer's.
+In a cluster the leader of the partitions serves both, and the group is asked where it is
+coordinated (`turns`, `cluster_turns`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from goqueue.model.errors import (
     GoQueueError,
@@ -15,17 +16,15 @@ from goqueue.model.errors import (
     InvariantError,
     TopicError,
 )
+from goqueue.protocols.kafka.brokers import leader_of
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.limits import MAX_FETCH_BYTES
 from goqueue.protocols.kafka.registry import Waiting, api
+from goqueue.protocols.kafka.share.acknowledged import acknowledged_offsets
 from goqueue.protocols.kafka.share.queue_fetch import QueueFetches, has_settlements
 from goqueue.protocols.kafka.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSessions
-from goqueue.queues.delivery.decisions import Verdict
-from goqueue.queues.delivery.settings import Mode
-from goqueue.queues.members import QueueMember
-from goqueue.queues.share.acknowledging import AcknowledgedOffsets, ShareAcks
 from goqueue.queues.share.members import ShareMembers
-from goqueue.queues.whole_batches import acquired, batches
+from goqueue.queues.share.turns import Acquiring, ShareTurn
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.share_fetch import (
@@ -36,63 +35,17 @@ from goqueue.wire.kafka.share_fetch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable
     from uuid import UUID
 
     from goqueue.broker.broker import Broker
     from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
+    from goqueue.protocols.kafka.brokers import Brokers
     from goqueue.protocols.kafka.context import Peer, RequestContext, Response, Struct
     from goqueue.protocols.kafka.share.fetch_connections import FetchConnections
-    from goqueue.queues.acquired_batch import Portion
+    from goqueue.protocols.kafka.share.turns import Taken, Turns
+    from goqueue.queues.share.acknowledging import AcknowledgedOffsets
     from goqueue.wire.kafka.primitives import Buffer
-
-
-_RENEW: Final = 4
-_VERDICTS: Final = {
-    0: Verdict.ACK,  # a gap: there is no message at the offset, and so nothing left to do with it
-    1: Verdict.ACK,
-    2: Verdict.RELEASE,
-    3: Verdict.REJECT,
-    _RENEW: Verdict.EXTEND,
-}
-
-
-def acknowledged_offsets(
-    batches: Sequence[Struct], *, can_renew: bool
-) -> list[AcknowledgedOffsets]:
-    """The verdicts on one partition: ranges in order, with one verdict each, or one an offset.
-
-    Raises:
-        InvalidGroupRequestError: they contradict themselves.
-    """
-    found: list[AcknowledgedOffsets] = []
-    end = 0
-    for batch in batches:
-        first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
-        if not end <= first <= last:
-            raise InvalidGroupRequestError(
-                f"offsets {first} to {last} overlap with those before {end}"
-            )
-        if len(types) not in {1, last - first + 1}:
-            raise InvalidGroupRequestError(
-                f"{len(types)} types for the offsets {first} to {last}: expected one, or one each"
-            )
-        for kind in set(types):
-            if kind not in _VERDICTS or (kind == _RENEW and not can_renew):
-                raise InvalidGroupRequestError(f"there is no acknowledgement of type {kind}")
-        end = last + 1
-        found += _runs(first, last, types)
-    return found
-
-
-def _runs(first: int, last: int, types: Sequence[int]) -> Iterator[AcknowledgedOffsets]:
-    if len(types) == 1:
-        yield AcknowledgedOffsets(first, last, _VERDICTS[types[0]])
-        return
-    for kind, same in groupby(types):
-        end = first + sum(1 for _ in same)
-        yield AcknowledgedOffsets(first, end - 1, _VERDICTS[kind])
-        first = end
 
 
 _Outcomes: TypeAlias = "dict[TopicIdPartition, GoQueueError | None]"
@@ -104,13 +57,18 @@ class ShareFetchApi:
     """Hands messages to share consumers, and hears what became of them."""
 
     def __init__(
-        self, broker: Broker, sessions: ShareSessions, connections: FetchConnections
+        self,
+        broker: Broker,
+        sessions: ShareSessions,
+        connections: FetchConnections,
+        turns: Turns,
+        brokers: Brokers,
     ) -> None:
-        self._broker = broker
         self._queues = QueueFetches(broker, connections)
         self._members = ShareMembers(broker)
-        self._acks = ShareAcks(broker)
         self._sessions = sessions
+        self._turns = turns
+        self._brokers = brokers
 
     # --- ShareFetch ------------------------------------------------------------------------------
 
@@ -137,8 +95,8 @@ class ShareFetchApi:
         said = _acknowledgements(request)
         epoch = request.share_session_epoch
         if epoch == FINAL_EPOCH:
-            outcomes = await self._close(key, said, can_renew=request.is_renew_ack)
-            return self._answer(key[0], outcomes, {}, ())
+            taken, outcomes = await self._close(ctx, key, said, can_renew=request.is_renew_ack)
+            return self._answer(ctx, taken, outcomes, {}, ())
         if epoch == INITIAL_EPOCH and said:
             raise InvalidGroupRequestError(
                 "the request that opens a share session cannot acknowledge anything"
@@ -149,59 +107,46 @@ class ShareFetchApi:
                 f"(whole batches) or {RECORD_LIMIT} (at most max_records)"
             )
         session = self._sessions.resume(key, request)
-        self._members.group(key[0])
-        outcomes = await self._acknowledge(key, said, can_renew=request.is_renew_ack)
         wanted, missing = self._partitions(session.places)
-        portions: list[Portion] = []
+        acquiring = None
         if request.max_records > 0 and request.max_bytes > 0 and not request.is_renew_ack:
-            max_wait_ms = 0 if missing or any(outcomes.values()) else request.max_wait_ms
-            try:
-                portions = await self._acquire(ctx, request, wanted, max_wait_ms)
-            except TopicError:  # a topic was deleted meanwhile: say which
-                _, missing = self._partitions(session.places)
+            acquiring = Acquiring(
+                wanted,
+                request.max_records,
+                0 if missing else request.max_wait_ms,
+                min(request.max_bytes, MAX_FETCH_BYTES),
+                request.share_acquire_mode == BATCH_OPTIMIZED,
+                max(request.batch_size, 1),
+            )
+        turn = ShareTurn(*key, acquiring=acquiring, must_exist=True)
+        taken, outcomes = await self._take(ctx, turn, said, can_renew=request.is_renew_ack)
+        if not taken.found:  # a topic may have been deleted meanwhile: say which
+            _, missing = self._partitions(session.places)
         told = session.places if epoch == INITIAL_EPOCH else ()
-        found = {
-            portion.key: self._shared(portion, max(request.batch_size, 1)) for portion in portions
-        }
-        return self._answer(key[0], outcomes, {**missing, **found}, told)
-
-    async def _acquire(
-        self, ctx: RequestContext, request: Struct, wanted: list[TopicPartition], max_wait_ms: int
-    ) -> list[Portion]:
-        return await self._broker.deliverer.acquire(
-            QueueMember(*_key(request), Mode.SHARED),
-            wanted,
-            limit=request.max_records,
-            max_wait_ms=max_wait_ms,
-            max_bytes=min(request.max_bytes, MAX_FETCH_BYTES),
-            grant=ctx.peer.grant_answer_bytes,
-            rounds_up=request.share_acquire_mode == BATCH_OPTIMIZED,
-        )
+        return self._answer(ctx, taken, outcomes, {**missing, **taken.found}, told)
 
     def _partitions(
         self, places: Iterable[TopicIdPartition]
     ) -> tuple[list[TopicPartition], dict[TopicIdPartition, SharedPartition]]:
-        """The partitions of a session, and what there is to say of those that are not there."""
+        """The partitions of a session, and what there is to say of those that are not here."""
         wanted: list[TopicPartition] = []
         missing: dict[TopicIdPartition, SharedPartition] = {}
         for place in places:
             try:
-                wanted.append(self._members.partition(place))
+                partition = self._members.partition(place)
+                self._turns.check_led(partition)
+                wanted.append(partition)
             except TopicError as error:
-                missing[place] = SharedPartition(place[1], code_for(error), str(error))
+                leader = leader_of(error) or (-1, -1)
+                missing[place] = SharedPartition(
+                    place[1], code_for(error), str(error), leader=leader
+                )
         return wanted, missing
-
-    def _shared(self, portion: Portion, batch_size: int) -> SharedPartition:
-        return SharedPartition(
-            portion.key[1],
-            leader=(self._broker.settings.node_id, portion.partition.leader_epoch),
-            records=batches(portion),
-            acquired=list(acquired(portion, batch_size)),
-        )
 
     def _answer(
         self,
-        group_id: str,
+        ctx: RequestContext,
+        taken: Taken,
         outcomes: _Outcomes,
         found: dict[TopicIdPartition, SharedPartition],
         told: Iterable[TopicIdPartition],
@@ -216,11 +161,9 @@ class ShareFetchApi:
                     acknowledge_error_code=code_for(error), acknowledge_error_message=str(error)
                 )
             topics[place[0]].append(shared)
-        return encode_response(self._lock_ms(group_id), topics)
-
-    def _lock_ms(self, group_id: str) -> int:
-        group = self._broker.queues.find(group_id)
-        return 0 if group is None else group.settings.visibility_ms
+        elsewhere = [each.leader for each in found.values() if each.error_code]
+        endpoints = self._brokers.named(elsewhere, ctx.listener_name) if elsewhere else ()
+        return encode_response(taken.lock_ms, topics, endpoints)
 
     # --- ShareAcknowledge ------------------------------------------------------------------------
 
@@ -239,10 +182,11 @@ class ShareFetchApi:
             key = _key(request)
             said = _acknowledgements(request)
             if request.share_session_epoch == FINAL_EPOCH:
-                outcomes = await self._close(key, said, can_renew=request.is_renew_ack)
+                taken, outcomes = await self._close(ctx, key, said, can_renew=request.is_renew_ack)
             else:
                 self._sessions.advance(key, request.share_session_epoch)
-                outcomes = await self._acknowledge(key, said, can_renew=request.is_renew_ack)
+                turn = ShareTurn(*key)
+                taken, outcomes = await self._take(ctx, turn, said, can_renew=request.is_renew_ack)
         except InvariantError:
             raise
         except GoQueueError as error:
@@ -259,7 +203,7 @@ class ShareFetchApi:
             )
         return {
             "error_code": ErrorCode.none,
-            "acquisition_lock_timeout_ms": self._lock_ms(key[0]),
+            "acquisition_lock_timeout_ms": taken.lock_ms,
             "responses": [
                 {"topic_id": topic_id, "partitions": partitions}
                 for topic_id, partitions in topics.items()
@@ -267,10 +211,18 @@ class ShareFetchApi:
             "node_endpoints": [],
         }
 
-    async def _acknowledge(
-        self, key: tuple[str, str], said: _Said, *, can_renew: bool
-    ) -> _Outcomes:
-        """Make verdicts true; for each partition, None or why they do not count."""
+    async def _close(
+        self, ctx: RequestContext, key: tuple[str, str], said: _Said, *, can_renew: bool
+    ) -> tuple[Taken, _Outcomes]:
+        """End a session: what the member says still counts, and what it has left goes back."""
+        places = self._sessions.close(key)
+        turn = ShareTurn(*key, closing=self._turns.closing(places))
+        return await self._take(ctx, turn, said, can_renew=can_renew)
+
+    async def _take(
+        self, ctx: RequestContext, turn: ShareTurn, said: _Said, *, can_renew: bool
+    ) -> tuple[Taken, _Outcomes]:
+        """Take a turn; for each partition, None or why acknowledgements in it do not count."""
         outcomes: _Outcomes = {}
         places: dict[TopicPartition, TopicIdPartition] = {}
         acknowledged: dict[TopicPartition, list[AcknowledgedOffsets]] = {}
@@ -281,17 +233,13 @@ class ShareFetchApi:
                 places[partition] = place
             except GoQueueError as error:
                 outcomes[place] = error
-        if acknowledged:
-            done = await self._acks.acknowledge(*key, acknowledged)
-            outcomes.update({places[partition]: error for partition, error in done.items()})
-        return outcomes
-
-    async def _close(self, key: tuple[str, str], said: _Said, *, can_renew: bool) -> _Outcomes:
-        """End a session: what the member says still counts, and what it has left goes back."""
-        self._sessions.close(key)
-        outcomes = await self._acknowledge(key, said, can_renew=can_renew)
-        await self._members.release(*key)
-        return outcomes
+        acquiring = turn.acquiring
+        if outcomes and acquiring is not None:  # the consumer is told at once
+            acquiring = acquiring._replace(max_wait_ms=0)
+        turn = turn._replace(said=acknowledged, acquiring=acquiring)
+        taken = await self._turns.take(turn, ctx.peer.grant_answer_bytes)
+        outcomes.update({places[each]: error for each, error in taken.outcomes.items()})
+        return taken, outcomes
 
 
 def _key(request: Struct) -> tuple[str, str]:

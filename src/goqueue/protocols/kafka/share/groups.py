@@ -50,10 +50,7 @@ class ShareGroupsApi:
         )
         try:
             result = await self._members.heartbeat(said)
-            if (
-                said.epoch == LEAVING_EPOCH
-                and (said.group_id, said.member_id) not in self._sessions
-            ):
+            if said.epoch == LEAVING_EPOCH and not self._may_have_session(said):
                 await self._members.release(said.group_id, said.member_id)
         except GroupError as error:
             return {
@@ -70,6 +67,13 @@ class ShareGroupsApi:
             "heartbeat_interval_ms": result.heartbeat_ms,
             "assignment": None if assigned is None else {"topic_partitions": by_topic_id(assigned)},
         }
+
+    def _may_have_session(self, said: ShareHeartbeat) -> bool:
+        """Whether a member that leaves may still say what became of messages.
+
+        In a cluster it has its sessions with the leaders, which end them.
+        """
+        return self._broker.facts.is_cluster or (said.group_id, said.member_id) in self._sessions
 
     @api(ApiKey.SHARE_GROUP_DESCRIBE)
     async def describe(self, ctx: RequestContext, request: Struct) -> Response:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.model.errors import GoQueueError, OffsetOutOfRangeError, UnknownTopicError
+from goqueue.model.errors import (
+    CoordinatorUnavailableError,
+    GoQueueError,
+    OffsetOutOfRangeError,
+    UnknownTopicError,
+)
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
@@ -44,11 +49,14 @@ class ShareOffsetsApi:
 
     def _describe(self, asked: Struct) -> dict[str, Any]:
         """What there is to say of a group; of one that is not there, that it has read nothing."""
-        group = self._members.find(asked.group_id)
+        try:
+            group = self._members.find(asked.group_id)
+        except CoordinatorUnavailableError as error:
+            return {"group_id": asked.group_id, "topics": [], **_outcome(error)}
         wanted: dict[str, list[int]] = defaultdict(list)
         if asked.topics is None and group is not None:
             for key in group.queues:
-                partition = self._queues.partition(key)
+                partition = self._queues.sources.find(key)
                 if partition is not None:
                     wanted[partition.id.topic].append(partition.id.partition)
         for topic in asked.topics or ():
@@ -70,10 +78,11 @@ class ShareOffsetsApi:
 
     def _place(self, group: QueueGroup | None, partition_id: TopicPartition) -> dict[str, Any]:
         """Where a group is in a partition: -1 as long as it has acknowledged nothing of it."""
-        partition = self._broker.partitions.find(partition_id)
-        queue = None
-        if group is not None and partition is not None:
-            queue = group.queues.get(self._queues.key(partition_id))
+        topic_id, partition, queue = self._topic_id(partition_id.topic), None, None
+        if topic_id is not None:
+            key = topic_id, partition_id.partition
+            partition = self._queues.sources.find(key)
+            queue = None if group is None else group.queues.get(key)
         answer = {"partition_index": partition_id.partition, "leader_epoch": 0}
         if group is None or partition is None or queue is None or not queue.is_read:
             return {**answer, "start_offset": _UNREAD, "lag": _UNREAD}
@@ -105,7 +114,7 @@ class ShareOffsetsApi:
             for each in topic.partitions:
                 partition_id = TopicPartition(topic.topic_name, each.partition_index)
                 try:
-                    self._check(partition_id, each.start_offset)
+                    await self._check(partition_id, each.start_offset)
                     offsets[partition_id] = each.start_offset
                 except GoQueueError as error:
                     refused[partition_id] = error
@@ -135,10 +144,11 @@ class ShareOffsetsApi:
             ],
         }
 
-    def _check(self, partition_id: TopicPartition, offset: int) -> None:
-        partition = self._broker.partitions.partition(partition_id)
-        if not _UNREAD <= offset <= partition.log_end:
-            raise OffsetOutOfRangeError(offset, partition.log_start, partition.log_end)
+    async def _check(self, partition_id: TopicPartition, offset: int) -> None:
+        """Refuse an offset that the leader of the partition does not have."""
+        ends = await self._broker.positions.ends(partition_id)
+        if not _UNREAD <= offset <= ends.high_watermark:
+            raise OffsetOutOfRangeError(offset, ends.log_start, ends.high_watermark)
 
     # --- DeleteShareGroupOffsets -----------------------------------------------------------------
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import (
+    CoordinatorUnavailableError,
     GoQueueError,
     InvalidGroupRequestError,
     InvariantError,
+    NotLeaderError,
+    OffsetNotAvailableError,
     ReceiptError,
     TopicError,
     UnknownMemberError,
@@ -55,6 +59,8 @@ if TYPE_CHECKING:
     _Refused: TypeAlias = dict[TopicIdPartition, GoQueueError]
     _Outcomes: TypeAlias = dict[TopicIdPartition, list[Unsettled] | GoQueueError]
 
+_UNREADABLE_S: Final = 0.05
+"""While nothing of a partition can be read on this node."""
 _PAUSE_S: Final = 0.005
 """After a topic was deleted under a fetch, so that its client does not spin."""
 
@@ -144,12 +150,17 @@ class QueueFetches:
                 rounds_up=wanted.acquire_mode != RECORD_LIMIT,
                 visibility_ms=checked_visibility_ms(wanted.visibility_ms) or None,
             )
+        except (OffsetNotAvailableError, NotLeaderError):  # the replica here is catching up
+            await asyncio.sleep(_UNREADABLE_S)
+            return []
         except TopicError:  # one of them was just deleted; there may be others
             await asyncio.sleep(_PAUSE_S)
             return []
 
     def _visibility_ms(self, group_id: str) -> int:
-        group = self._broker.queues.find(group_id)
+        group = None
+        with suppress(CoordinatorUnavailableError):  # it has just moved; what was done is done
+            group = self._broker.queues.find(group_id)
         return 0 if group is None else group.settings.visibility_ms
 
     def _shared(self, portion: Portion) -> SharedPartition:

@@ -6,6 +6,7 @@ came twice, is noticed: the consumer hears of it and opens the session anew.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
@@ -28,6 +29,8 @@ FINAL_EPOCH: Final = -1
 
 
 _LARGEST: Final = (1 << 31) - 1
+_CLOSED_PART: Final = 10
+"""Where nobody here knows who is a member, one in so many sessions makes room for others."""
 
 
 class ShareSession(msgspec.Struct):
@@ -55,11 +58,15 @@ class ShareSessions:
 
     def __init__(
         self,
-        is_member: Callable[[str, str], bool],
+        is_member: Callable[[str, str], bool] | None,
         max_sessions: int = MAX_SHARE_SESSIONS,
         max_places: int = MAX_SHARE_SESSION_PARTITIONS,
     ) -> None:
-        """Keep sessions; `is_member` tells, by group and member, whose are still of use."""
+        """Keep sessions; `is_member` tells, by group and member, whose are still of use.
+
+        None: other nodes know that. Where there are too many, those that were not used for the
+        longest time are closed, and opened anew by members that are still there.
+        """
         self._is_member = is_member
         self._max_sessions = max_sessions
         self._max_places = max_places
@@ -93,7 +100,7 @@ class ShareSessions:
                 session.places.pop((forgotten.topic_id, number), None)
         self._place_count += len(session.places) - before
         if self._place_count > self._max_places:
-            self._forget(self._useless())
+            self._forget(each for each in self._useless() if each != key)
         if self._place_count > self._max_places:
             self._forget([key])
             raise ShareSessionLimitError(f"there are {self._max_places} partitions in sessions")
@@ -105,19 +112,21 @@ class ShareSessions:
             raise InvalidShareSessionEpochError("a share session is opened by ShareFetch")
         self._known(key).advance(epoch)
 
-    def close(self, key: SessionKey) -> None:
-        """End a session.
+    def close(self, key: SessionKey) -> list[TopicIdPartition]:
+        """End a session; returns what its member has read.
 
         Raises:
             ShareSessionNotFoundError: there is none.
         """
-        self._known(key)
+        session = self._known(key)
         self._forget([key])
+        return list(session.places)
 
     def _known(self, key: SessionKey) -> ShareSession:
-        session = self._sessions.get(key)
+        session = self._sessions.pop(key, None)
         if session is None:
             raise ShareSessionNotFoundError(f"member {key[1]!r} has no share session here")
+        self._sessions[key] = session  # used last
         return session
 
     def _open(self, key: SessionKey) -> ShareSession:
@@ -130,6 +139,8 @@ class ShareSessions:
         return session
 
     def _useless(self) -> list[SessionKey]:
+        if self._is_member is None:
+            return list(islice(self._sessions, max(len(self._sessions) // _CLOSED_PART, 1)))
         return [key for key in self._sessions if not self._is_member(*key)]
 
     def _forget(self, keys: Iterable[SessionKey]) -> None:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.groups.shards import OFFSETS_TOPIC
 from goqueue.model.errors import GoQueueError
 from goqueue.model.patterns import whole_match
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.limits import MAX_PATTERN_CHARS
-from goqueue.protocols.kafka.registry import BrokerApi, api
+from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
+from goqueue.transactions.marker_writer import MarkerRequest, MarkerWriter
 from goqueue.transactions.messages import TransactionFilter, TransactionView
 from goqueue.transactions.states import TransactionState
 from goqueue.transactions.transaction import by_topic
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 _RENEWING_VERSION: Final = 2
@@ -32,8 +33,12 @@ def _listed(line: TransactionView) -> dict[str, Any]:
     }
 
 
-class TransactionAdminApi(BrokerApi):
+class TransactionAdminApi:
     """Shows transactions, and ends them."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._transactions = broker.transactions
+        self._markers = MarkerWriter(broker.partitions, broker.groups)
 
     @api(ApiKey.LIST_TRANSACTIONS)
     async def list_transactions(self, ctx: RequestContext, request: Struct) -> Response:
@@ -50,7 +55,8 @@ class TransactionAdminApi(BrokerApi):
             wanted = TransactionFilter(
                 wanted.states, wanted.producer_ids, wanted.min_duration_ms, matches
             )
-        found = list(self._broker.transactions.list(wanted))
+        transactions = self._transactions
+        found = await transactions.told(lambda: transactions.list(wanted))
         return await encode_in_turns(
             ctx,
             {
@@ -64,11 +70,12 @@ class TransactionAdminApi(BrokerApi):
     async def describe_transactions(self, ctx: RequestContext, request: Struct) -> Response:
         """Each transactional id that was asked for."""
         asked = list(dict.fromkeys(request.transactional_ids))
+        await self._transactions.told(lambda: None)
         return await encode_in_turns(ctx, {"transaction_states": Each(asked, self._describe)})
 
     def _describe(self, transactional_id: str) -> dict[str, Any]:
         try:
-            found = self._broker.transactions.describe(transactional_id)
+            found = self._transactions.describe(transactional_id)
         except GoQueueError as error:
             return {
                 "error_code": code_for(error),
@@ -96,7 +103,24 @@ class TransactionAdminApi(BrokerApi):
 
     @api(ApiKey.WRITE_TXN_MARKERS)
     async def write_txn_markers(self, ctx: RequestContext, request: Struct) -> Response:
-        """End transactions in single partitions: how an administrator aborts one that hangs."""
+        """End transactions in single partitions.
+
+        A coordinator ends what it has decided, an administrator aborts one that hangs.
+        """
+        asked = [
+            MarkerRequest(
+                TopicPartition(topic.name, number),
+                marker.producer_id,
+                marker.producer_epoch,
+                Marker.COMMIT if marker.transaction_result else Marker.ABORT,
+                marker.coordinator_epoch,
+                (marker.transaction_version or 0) >= _RENEWING_VERSION,
+            )
+            for marker in request.markers
+            for topic in marker.topics
+            for number in topic.partition_indexes
+        ]
+        codes = iter(map(_code, await self._markers.write(asked)))
         return {
             "markers": [
                 {
@@ -105,12 +129,7 @@ class TransactionAdminApi(BrokerApi):
                         {
                             "name": topic.name,
                             "partitions": [
-                                {
-                                    "partition_index": number,
-                                    "error_code": await self._write(
-                                        TopicPartition(topic.name, number), marker
-                                    ),
-                                }
+                                {"partition_index": number, "error_code": next(codes)}
                                 for number in topic.partition_indexes
                             ],
                         }
@@ -121,27 +140,6 @@ class TransactionAdminApi(BrokerApi):
             ]
         }
 
-    async def _write(self, place: TopicPartition, marker: Struct) -> ErrorCode:
-        """A marker where the producer has something open; nowhere else is there one to write."""
-        outcome = Marker.COMMIT if marker.transaction_result else Marker.ABORT
-        try:
-            if place.topic == OFFSETS_TOPIC:
-                self._broker.partitions.partition(place)
-                await self._broker.groups.complete_transaction(
-                    place.partition, marker.producer_id, commit=outcome is Marker.COMMIT
-                )
-                return ErrorCode.none
-            partition = self._broker.partitions.partition(place)
-            # With transaction.version 2 a marker begins an epoch; one of this epoch is late.
-            newest = partition.sequences.epoch_of(marker.producer_id)
-            late = newest if (marker.transaction_version or 0) >= _RENEWING_VERSION else newest - 1
-            if marker.producer_epoch <= late:
-                return ErrorCode.invalid_producer_epoch
-            placed = partition.append_marker(
-                outcome, marker.producer_id, marker.producer_epoch, marker.coordinator_epoch
-            )
-            if placed is not None:
-                await partition.committed(placed.end_offset)
-        except GoQueueError as error:
-            return code_for(error)
-        return ErrorCode.none
+
+def _code(outcome: GoQueueError | None) -> ErrorCode:
+    return ErrorCode.none if outcome is None else code_for(outcome)

@@ -135,7 +135,7 @@ class ProducersApi:
                 "producer_epoch": state.epoch,
                 "last_sequence": state.last_sequence,
                 "last_timestamp": state.last_timestamp_ms,
-                "coordinator_epoch": -1,
+                "coordinator_epoch": state.coordinator_epoch,
                 "current_txn_start_offset": _first_offset(partition, producer_id),
             }
             for producer_id, state in partition.sequences

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
@@ -73,14 +74,12 @@ class TransactionsApi:
     async def add_partitions(self, ctx: RequestContext, request: Struct) -> Response:
         """Let transactions write to partitions, or only look whether they may."""
         if ctx.version >= _BATCHED_FROM:
+            found = await asyncio.gather(*(self._add(ctx, each) for each in request.transactions))
             return {
                 "error_code": ErrorCode.none,
                 "results_by_transaction": [
-                    {
-                        "transactional_id": each.transactional_id,
-                        "topic_results": _by_topic(await self._add(ctx, each)),
-                    }
-                    for each in request.transactions
+                    {"transactional_id": each.transactional_id, "topic_results": _by_topic(codes)}
+                    for each, codes in zip(request.transactions, found, strict=True)
                 ],
             }
         codes = await self._add_partitions(
@@ -95,6 +94,8 @@ class TransactionsApi:
         identity = Identity(each.producer_id, each.producer_epoch)
         places = _places(each.topics)
         if each.verify_only:
+            # That the partition was added is committed: a producer writes when it is told so. To
+            # wait for what was stored since would cost each transaction a round among replicas.
             return {place: self._verified(ctx, each, place) for place in places}
         return await self._add_partitions(ctx, each.transactional_id, identity, places)
 
@@ -106,7 +107,8 @@ class TransactionsApi:
         places: list[TopicPartition],
     ) -> dict[TopicPartition, ErrorCode]:
         """All or none, as in Kafka: one that does not exist keeps the others out."""
-        codes = {place: self._missing(place) for place in places}
+        await self._look_for(place.topic for place in places)
+        codes = {place: self._missing(ctx, place) for place in places}
         if any(codes.values()):
             return {
                 place: code or ErrorCode.operation_not_attempted for place, code in codes.items()
@@ -118,12 +120,20 @@ class TransactionsApi:
             return dict.fromkeys(places, code)
         return codes
 
-    def _missing(self, place: TopicPartition) -> ErrorCode:
+    def _missing(self, ctx: RequestContext, place: TopicPartition) -> ErrorCode:
+        """Why a partition cannot be added. Nodes add those of groups, whose offsets they stage."""
         try:
             topic = self._broker.topics.catalogue.require(place)
         except GoQueueError as error:
             return code_for(error)
-        return ErrorCode.topic_authorization_failed if topic.is_internal else ErrorCode.none
+        is_refused = topic.is_internal and ctx.peer.session.node is None
+        return ErrorCode.topic_authorization_failed if is_refused else ErrorCode.none
+
+    async def _look_for(self, names: Iterable[str]) -> None:
+        """Ask the store for topics that this node does not know: another has just made them."""
+        topics = self._broker.topics
+        if any(name not in topics.catalogue.by_name for name in names):
+            await topics.refresh()
 
     def _verified(self, ctx: RequestContext, asked: Struct, place: TopicPartition) -> ErrorCode:
         """Whether a partition is part of the transaction; nothing is added."""
@@ -148,6 +158,7 @@ class TransactionsApi:
     @api(ApiKey.TXN_OFFSET_COMMIT)
     async def txn_offset_commit(self, ctx: RequestContext, request: Struct) -> Response:
         """Note offsets that count when the transaction commits; one result for each partition."""
+        await self._look_for(topic.name for topic in request.topics)
         codes: dict[TopicPartition, ErrorCode] = {}
         offsets = []
         for topic in request.topics:
@@ -204,9 +215,9 @@ class TransactionsApi:
         try:
             if not request.group_id:
                 raise InvalidGroupIdError("the group id is empty")
-            if ctx.version >= _IMPLICIT_OFFSETS_FROM:
-                await self._transactions.add_offsets(transactional_id, identity, commit.group_id)
-            outcomes = await self._transactions.stage_offsets(transactional_id, identity, commit)
+            outcomes = await self._transactions.stage_offsets(
+                transactional_id, identity, commit, adds=ctx.version >= _IMPLICIT_OFFSETS_FROM
+            )
         except GoQueueError as error:
             code = _abortable(code_for(error), ctx.version)
             return {TopicPartition(each.topic, each.partition): code for each in commit.offsets}

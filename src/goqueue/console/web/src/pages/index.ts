@@ -2,6 +2,7 @@
 // in this order. A page that does not exist yet is not here.
 import type { IconName } from "../kit/icons";
 import type { Page } from "../lib/router";
+import { ClusterPage } from "./cluster";
 import { DeadLettersPage, DeadLetterTopicPage } from "./dead-letters";
 import { DelayedPage } from "./delayed";
 import { GroupPage } from "./group";
@@ -40,4 +41,5 @@ export const PAGES: readonly ConsolePage[] = [
   { path: "/transactions", component: TransactionsPage, nav: { label: "Transactions", icon: "transactions" } },
   { path: "/pipelines", component: PipelinesPage, nav: { label: "Pipelines", icon: "pipelines" } },
   { path: "/pipelines/:pipeline", component: PipelinePage, under: "/pipelines" },
+  { path: "/cluster", component: ClusterPage, nav: { label: "Cluster", icon: "cluster" } },
 ];

@@ -1,0 +1,158 @@
+// The cluster: its nodes, what each leads and holds, and the partitions that lack a replica or a leader.
+import { Badge, Card, Empty, Loaded, Note, PageHead, Plain, Stat, Status, type Tone } from "../kit/parts";
+import { type Column, Filter, Table, useFiltered } from "../kit/table";
+import { api } from "../lib/api";
+import { many, NONE, whole } from "../lib/format";
+import { useResource } from "../lib/resource";
+import { Link } from "../lib/router";
+
+type Node = {
+  node_id: number;
+  name: string;
+  state: string;
+  controller: boolean;
+  leads: number;
+  replicas: number;
+  in_sync: number;
+  listeners: Record<string, string>;
+  rack: string | null;
+  version: string;
+};
+
+type Partition = {
+  topic: string;
+  partition: number;
+  leader: number | null;
+  epoch: number;
+  replicas: number[];
+  isr: number[];
+  elr: number[];
+  offline: number[];
+  min_isr: number;
+};
+
+type Health = {
+  status: "healthy" | "degraded" | "unhealthy";
+  problems: string[];
+  nodes: number;
+  active_nodes: number;
+  offline_partitions: number;
+  under_replicated_partitions: number;
+};
+
+const STATES: Record<string, Tone> = { active: "good", starting: "accent", stopping: "warn", fenced: "bad", away: "bad" };
+const EVERY_MS = 2000;
+
+const NODES: Column<Node>[] = [
+  { id: "node", title: "Node", wide: true, sort: (row) => row.node_id, cell: (row) => <NodeName node={row} /> },
+  { id: "state", title: "State", sort: (row) => row.state, cell: (row) => <Status tone={STATES[row.state] ?? "neutral"}>{row.state}</Status> },
+  { id: "leads", title: "Leads", number: true, sort: (row) => row.leads, cell: (row) => whole(row.leads) },
+  { id: "in_sync", title: "In sync", number: true, sort: (row) => row.in_sync - row.replicas, cell: (row) => `${whole(row.in_sync)} of ${whole(row.replicas)}` },
+  { id: "address", title: "Address", minor: true, cell: (row) => <Plain mono text={Object.values(row.listeners)[0] ?? NONE} /> },
+  { id: "rack", title: "Rack", minor: true, sort: (row) => row.rack ?? "", cell: (row) => row.rack ?? NONE },
+  { id: "version", title: "Version", minor: true, sort: (row) => row.version, cell: (row) => row.version || NONE },
+];
+
+const PARTITIONS: Column<Partition>[] = [
+  { id: "partition", title: "Partition", wide: true, sort: (row) => `${row.topic}-${row.partition}`, cell: (row) => <PartitionName row={row} /> },
+  { id: "leader", title: "Leader", sort: (row) => row.leader ?? -1, cell: (row) => (row.leader === null ? <Badge tone="bad">none</Badge> : `node ${row.leader}`) },
+  { id: "isr", title: "In-sync replicas", sort: (row) => row.isr.length - row.replicas.length, cell: (row) => <InSync row={row} /> },
+  { id: "min_isr", title: "Minimum", number: true, minor: true, sort: (row) => row.min_isr, cell: (row) => row.min_isr },
+  { id: "epoch", title: "Leader epoch", number: true, minor: true, sort: (row) => row.epoch, cell: (row) => row.epoch },
+];
+
+export function ClusterPage() {
+  const nodes = useResource((signal) => api.get<{ cluster_id: string; nodes: Node[] }>("/cluster/nodes", { signal }), [], { everyMs: EVERY_MS });
+  const health = useResource((signal) => api.get<Health>("/cluster/health", { signal }), [], { everyMs: EVERY_MS });
+  return (
+    <>
+      <PageHead title="Cluster" lead="The same from every node." />
+      {health.data && <HealthLine health={health.data} />}
+      <Loaded from={nodes}>
+        {(found) => (
+          <Card title="Nodes" flush>
+            <Table label="Nodes" rows={found.nodes} columns={NODES} rowKey={(row) => String(row.node_id)} first={{ column: "node" }} empty={<Empty title="No nodes" />} />
+          </Card>
+        )}
+      </Loaded>
+      <Partitions />
+    </>
+  );
+}
+
+function HealthLine({ health }: { health: Health }) {
+  return (
+    <>
+      {health.problems.length > 0 && (
+        <Note tone={health.status === "unhealthy" ? "bad" : "warn"}>
+          {health.problems.map((each) => (
+            <p key={each}>{each}</p>
+          ))}
+        </Note>
+      )}
+      <div class="stats">
+        <Stat label="Status" value={health.status} />
+        <Stat label="Active nodes" value={`${health.active_nodes} of ${health.nodes}`} />
+        <Stat label="Under-replicated partitions" value={whole(health.under_replicated_partitions)} />
+        <Stat label="Partitions without a leader" value={whole(health.offline_partitions)} />
+      </div>
+    </>
+  );
+}
+
+function Partitions() {
+  const found = useResource(
+    (signal) => api.get<{ total: number; partitions: Partition[] }>("/cluster/partitions", { query: { limit: 1000 }, signal }),
+    [],
+    { everyMs: EVERY_MS },
+  );
+  const rows = useFiltered(found.data?.partitions, (row) => `${row.topic}-${row.partition} node ${row.leader ?? "none"}`);
+  return (
+    <>
+      <div class="toolbar">
+        <Filter label="Filter partitions" />
+      </div>
+      <Loaded from={found}>
+        {({ total, partitions }) => (
+          <Card title={many(total, "partition")} flush>
+            <Table
+              label="Partitions"
+              rows={rows}
+              columns={PARTITIONS}
+              rowKey={(row) => `${row.topic}-${row.partition}`}
+              first={{ column: "isr" }}
+              empty={<Empty title={partitions.length ? "No matching partitions" : "No partitions"} />}
+            />
+          </Card>
+        )}
+      </Loaded>
+    </>
+  );
+}
+
+function NodeName({ node }: { node: Node }) {
+  return (
+    <>
+      {node.name || `node ${node.node_id}`} {node.controller && <Badge tone="accent">controller</Badge>}
+    </>
+  );
+}
+
+function PartitionName({ row }: { row: Partition }) {
+  return (
+    <Link to={`/topics/${encodeURIComponent(row.topic)}`}>
+      <Plain mono text={`${row.topic}-${row.partition}`} />
+    </Link>
+  );
+}
+
+function InSync({ row }: { row: Partition }) {
+  const missing = row.replicas.filter((each) => !row.isr.includes(each));
+  if (missing.length === 0) return <>{row.isr.join(", ")}</>;
+  const tone: Tone = row.isr.length < row.min_isr ? "bad" : "warn";
+  return (
+    <>
+      {row.isr.join(", ") || NONE} <Badge tone={tone}>without {missing.join(", ")}</Badge>
+    </>
+  );
+}

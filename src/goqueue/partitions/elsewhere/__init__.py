@@ -1,0 +1,1 @@
+"""Partitions that other nodes lead: asking their leaders, and what these tell of them."""

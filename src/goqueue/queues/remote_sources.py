@@ -1,0 +1,130 @@
+"""Follows partitions that other nodes lead, by one long poll a node (WatchSources)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from goqueue.model.errors import GoQueueError
+from goqueue.reading.remote_source import RemoteSource
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
+    from goqueue.reading.remote_fetch import RemoteFetch
+    from goqueue.topics.routes import Routes
+
+_log = logging.getLogger(__name__)
+
+WAIT_MS: Final = 500
+"""How long a leader lets an answer wait for news; a source that is new is told of at once."""
+_RETRY_S: Final = 0.1
+_IDLE_ROUNDS: Final = 600
+"""A source that nobody has asked for in so many answers is followed no more."""
+
+
+class RemoteSources:
+    """The sources on other nodes that somebody reads."""
+
+    def __init__(self, fetch: RemoteFetch, routes: Routes) -> None:
+        self._fetch = fetch
+        self._routes = routes
+        self._sources: dict[TopicIdPartition, RemoteSource] = {}
+        self._unused: dict[TopicIdPartition, int] = {}
+        """Answers since somebody has asked for a source."""
+        self._watching: dict[int, asyncio.Task[None]] = {}
+        self._asking: dict[int, asyncio.Task[Any]] = {}
+
+    def of(self, partition_id: TopicPartition, key: TopicIdPartition) -> RemoteSource:
+        """The source of a partition, followed from now on."""
+        source = self._sources.get(key)
+        self._unused[key] = 0
+        if source is None:
+            source = self._sources[key] = RemoteSource(partition_id, key, self._fetch, self._routes)
+        if not source.is_live:
+            self._watch(source)
+        return source
+
+    def stop(self) -> None:
+        """Follow nothing more."""
+        for task in self._watching.values():
+            task.cancel()
+
+    def _leader(self, source: RemoteSource) -> int | None:
+        try:
+            return self._routes.leader_of(source.id)
+        except GoQueueError:
+            return None
+
+    def _watch(self, source: RemoteSource) -> None:
+        """Ask the leader of a source, and end a question to it that leaves the source out."""
+        node_id = self._leader(source)
+        if node_id is None or node_id == self._routes.node_id:
+            return
+        if node_id not in self._watching:
+            task = asyncio.get_running_loop().create_task(self._follow(node_id))
+            self._watching[node_id] = task
+            task.add_done_callback(lambda _: self._watching.pop(node_id, None))
+        elif source.leader_epoch < 0 and node_id in self._asking:
+            self._asking[node_id].cancel()
+
+    async def _follow(self, node_id: int) -> None:
+        """Ask a node for news of everything that it leads, until it leads nothing that is read."""
+        while mine := self._led_by(node_id):
+            self._asking[node_id] = asyncio.create_task(self._ask(node_id, mine))
+            try:
+                await self._asking[node_id]
+            except asyncio.CancelledError:
+                if asyncio.current_task() is None or asyncio.current_task().cancelling():  # type: ignore[union-attr] # in a task
+                    raise
+            except GoQueueError as error:
+                _log.debug("node %d does not tell of its partitions: %s", node_id, error)
+                for source in mine:
+                    source.is_live = False
+                await asyncio.sleep(_RETRY_S)
+            finally:
+                self._asking.pop(node_id, None)
+
+    def _led_by(self, node_id: int) -> list[RemoteSource]:
+        found: list[RemoteSource] = []
+        for key, source in list(self._sources.items()):
+            if self._unused[key] > _IDLE_ROUNDS:
+                del self._sources[key], self._unused[key]
+            elif self._leader(source) == node_id:
+                self._unused[key] += 1
+                found.append(source)
+        return found
+
+    async def _ask(self, node_id: int, sources: list[RemoteSource]) -> None:
+        answer = await self._routes.peers.ask(
+            node_id,
+            ApiKey.WATCH_SOURCES,
+            0,
+            wait_s=WAIT_MS / 1000,
+            max_wait_ms=WAIT_MS,
+            partitions=[
+                {
+                    "topic_id": source.key[0],
+                    "partition_index": source.key[1],
+                    "leader_epoch": source.leader_epoch,
+                    "high_watermark": source.high_watermark,
+                    "last_stable": source.last_stable,
+                    "log_start": source.log_start,
+                    "marker_known": source.marker_known,
+                }
+                for source in sources
+            ],
+        )
+        by_key = {source.key: source for source in sources}
+        for told in answer.partitions:
+            source = by_key.pop((told.topic_id, told.partition_index), None)
+            if source is None:
+                continue
+            if told.error_code == ErrorCode.none:
+                source.follow(told)
+            else:
+                source.is_live = False
+        for source in by_key.values():
+            source.is_live = source.leader_epoch >= 0

@@ -1,0 +1,1 @@
+"""Transactions whose coordinator, partitions and groups are on different nodes."""

@@ -1,0 +1,48 @@
+"""The page of a cluster, from one of its nodes, while another one dies."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+from goqueue.testing import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import Page
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=3) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def broker(cluster: Cluster) -> SimpleNamespace:
+    """The node that the console is opened at."""
+    return SimpleNamespace(http_url=cluster.http_url(2))
+
+
+def test_a_node_that_dies_is_seen_on_the_page_of_another(
+    open_page: Callable[..., Page], cluster: Cluster
+) -> None:
+    page = open_page("/cluster")
+    nodes = page.get_by_role("region", name="Nodes")
+    expect(nodes.get_by_role("row")).to_have_count(4)
+    expect(nodes.get_by_text("controller")).to_have_count(1)
+    expect(nodes.get_by_text("active")).to_have_count(3)
+    expect(page.get_by_text("3 of 3")).to_be_visible()
+    cluster.kill(3)
+    expect(nodes.get_by_text(re.compile("away|fenced"))).to_have_count(1)
+    expect(page.get_by_text("2 of 3")).to_be_visible()
+    partitions = page.get_by_role("region", name="Partitions", exact=True)
+    expect(partitions.get_by_text("without 3").first).to_be_visible()
+    cluster.start(3)
+    expect(nodes.get_by_text("active")).to_have_count(3)
+    expect(partitions.get_by_text("without 3")).to_have_count(0)

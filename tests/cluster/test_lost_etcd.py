@@ -1,0 +1,45 @@
+"""A node whose etcd has lost its folder is taken in again by the others, under the same number."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from goqueue.server.supervision.etcd_gateway import ask
+from goqueue.testing import Cluster
+from support.etcd import need_etcd
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    need_etcd()
+    with Cluster(3) as cluster:
+        yield cluster
+
+
+def members(cluster: Cluster, node: int) -> dict[str, dict[str, Any]]:
+    """Those of etcd, by name, as the member of one node knows them."""
+    host, _, port = cluster.internal_address(node).rpartition(":")
+    found = ask(f"http://{host}:{int(port) + 1}", None, "/v3/cluster/member/list")["members"]
+    return {each.get("name", ""): each for each in found}
+
+
+@pytest.mark.parametrize("lost", ["etcd", "everything"])
+def test_a_node_that_lost_its_etcd_is_a_new_member(cluster: Cluster, lost: str) -> None:
+    before = members(cluster, 1)
+    assert before.keys() == {"node-1", "node-2", "node-3"}
+    cluster.kill(3)
+    folder = cluster.data_dir(3)
+    shutil.rmtree(folder / "etcd" if lost == "etcd" else folder)
+    cluster.start(3)
+    for node in (1, 2, 3):
+        after = members(cluster, node)
+        assert after.keys() == before.keys()
+        assert all(each.get("clientURLs") for each in after.values())
+        assert after["node-3"]["ID"] != before["node-3"]["ID"]
+        assert after["node-1"]["ID"] == before["node-1"]["ID"]

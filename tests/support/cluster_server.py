@@ -1,0 +1,144 @@
+"""Three nodes in place of one server, for suites that were written for one.
+
+    make test-cluster                                                       # tests/protocol
+    GOQUEUE_TEST_CLUSTER=3 .venv/bin/python -m pytest tests/protocol/http   # a part of it
+
+`ClusterServer` has what `ServerProcess` has. Whoever asks for an address is given that of the next
+node, so that what a test does is spread over all of them.
+"""
+
+from __future__ import annotations
+
+import signal
+from itertools import cycle
+from typing import TYPE_CHECKING, Final
+
+from goqueue.server.supervision.local_cluster import LocalCluster, LocalNode, Ports, end_nodes
+from support.server import START_S, STOP_S, ServerProcess, are_siblings, free_ports
+from support.waiting import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NODES: Final = 3
+_PORTS_A_NODE: Final = 6
+_FEW_PARTITIONS: Final = (
+    *("--groups-offsets-partitions", "4"),
+    *("--transactions-state-partitions", "4"),
+)
+"""Of internal topics: fewer are sooner there."""
+
+
+class ClusterServer(ServerProcess):
+    """A cluster that a test takes for a server."""
+
+    def __init__(
+        self, data_dir: Path, *flags: str, environment: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(data_dir, *flags, environment=environment)
+        folder = data_dir.parent / f"{data_dir.name}-cluster"
+        chosen = [*_FEW_PARTITIONS, *flags]
+        self.cluster = LocalCluster.found(folder, chosen) or LocalCluster.made(
+            folder, [_free_ports() for _ in range(NODES)], flags=chosen
+        )
+        self.nodes = self.cluster.nodes
+        self._turns = cycle(self.nodes)
+        for kind in ("kafka", "http", "grpc"):
+            are_siblings(tuple(getattr(each.ports, kind) for each in self.nodes))
+
+    # --- Where it is: at the next node -----------------------------------------------------------
+
+    def next_node(self) -> LocalNode:
+        """The node that has its turn."""
+        return next(self._turns)
+
+    @property
+    def kafka_port(self) -> int:
+        return self.next_node().ports.kafka
+
+    @kafka_port.setter
+    def kafka_port(self, _: int) -> None:
+        """One server draws ports, which a cluster does not use."""
+
+    @property
+    def http_port(self) -> int:
+        return self.next_node().ports.http
+
+    @http_port.setter
+    def http_port(self, _: int) -> None:
+        """As for Kafka."""
+
+    @property
+    def grpc_port(self) -> int:
+        return self.next_node().ports.grpc
+
+    @grpc_port.setter
+    def grpc_port(self, _: int) -> None:
+        """As for Kafka."""
+
+    # --- Life ------------------------------------------------------------------------------------
+
+    def launch(self) -> None:
+        """Start the processes and do not wait for them."""
+        for node in self.nodes:
+            node.start(self.environment)
+
+    def start(self, timeout_s: float = START_S) -> ServerProcess:
+        """Start the processes; returns when all serve clients and have their internal topics."""
+        self.launch()
+        try:
+            self.cluster.wait(lambda _: None, timeout_s)
+            eventually(self._is_whole, "internal topics have leaders", timeout_s)
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def _is_whole(self) -> bool:
+        for _ in self.nodes:
+            status, answer = self.get("/cluster/partitions")
+            found = [each for each in answer["partitions"] if each["topic"] == "__pipelines"]
+            if status != 200 or not found or any(each["leader"] is None for each in found):
+                return False
+        return True
+
+    def signal(self, number: int) -> None:
+        """Send a signal to every supervisor and do not wait."""
+        for node in self.nodes:
+            node.send(signal.Signals(number), "supervisor")
+
+    def wait(self, timeout_s: float = STOP_S) -> int:
+        """0 once all have ended."""
+        left = end_nodes(self.nodes, signal.SIGTERM, timeout_s)
+        assert not left, f"{left} did not end"
+        return 0
+
+    def kill(self) -> int:
+        """`kill -9` of every node at once."""
+        end_nodes(self.nodes, signal.SIGKILL, STOP_S)
+        return -signal.SIGKILL
+
+    def restart(self) -> ServerProcess:
+        """Start again in the same folders and on the same ports; stops what runs first."""
+        self.stop()
+        return self.start()
+
+    def close(self) -> None:
+        """End what runs."""
+        self.kill()
+
+    def wait_for_line(self, part: str, timeout_s: float = START_S) -> str:
+        """The first line of a log with these words, once it is there."""
+
+        def found() -> str | None:
+            texts = [node.log_file.read_text(errors="replace") for node in self.nodes]
+            lines = [line for text in texts for line in text.splitlines()]
+            return next((line for line in lines if part in line), None)
+
+        line: str = eventually(found, part, timeout_s)
+        return line
+
+
+def _free_ports() -> Ports:
+    first = free_ports(_PORTS_A_NODE)[0]
+    return Ports(first + 3, first + 4, first + 5, first)
