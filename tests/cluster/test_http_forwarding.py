@@ -88,7 +88,7 @@ class Nodes:
         found = []
 
         def is_known() -> bool:
-            found.append(self.ask(asked, "GET", path).body["node_id"])
+            found.append(self.surely(asked, "GET", path)["node_id"])
             return found[-1] > 0
 
         eventually(is_known, timeout_s=60)

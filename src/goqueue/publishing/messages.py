@@ -6,33 +6,31 @@ batch. How one goes out again: `stored_messages`.
 
 from __future__ import annotations
 
-import itertools
-from collections import defaultdict
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from goqueue.model.delivery import DELIVERY_HEADERS
 from goqueue.model.errors import (
+    BatchTooLargeError,
     GoQueueError,
     MalformedBatchError,
     MalformedHeadersError,
-    UnknownPartitionError,
+    MalformedRecordError,
 )
 from goqueue.model.limits import MAX_HEADERS_BYTES
-from goqueue.model.partitioning import key_hash
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.model.tuples import NamedTuple
-from goqueue.publishing.delivery_headers import Later, Opened
+from goqueue.publishing.delivery_headers import Opened
 from goqueue.publishing.new_messages import (
+    BY_RECORD,
     NOWHERE,
-    UNSAID,
     MessageResult,
     NewMessage,
     Portion,
     fail,
-    headers_of,
+    smaller,
 )
-from goqueue.publishing.pending_messages import Publishing
+from goqueue.publishing.partitioner import Partitioner
 from goqueue.publishing.requests import (
     FITS,
     Acks,
@@ -44,7 +42,7 @@ from goqueue.publishing.requests import (
 from goqueue.records import DELIVERY, TRANSACTIONAL, Record, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from goqueue.publishing.deferred import DeferredPublish
     from goqueue.publishing.routed import RoutedPublish
@@ -55,6 +53,8 @@ if TYPE_CHECKING:
     """The numbers of messages that do not fit their schemas, and why each does not."""
 
 _SMALL_HEADER: Final = 1024
+_DIVIDED: Final = (BatchTooLargeError, MalformedRecordError, *BY_RECORD)
+"""Refusals of a batch of which some messages may be stored without the others."""
 
 
 class ProducerSequence(NamedTuple):
@@ -89,14 +89,16 @@ class MessageWriter:
         """`misfits` finds messages that do not fit the schemas of their topic."""
         self._topics = topics
         self._publisher = publisher
-        self._clock = clock
-        self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
-        """Whose turn it is; of topics that exist, see `forget_topic`."""
+        self._partitioner = Partitioner(clock)
         self._misfits = misfits
 
     def forget_topic(self, name: str) -> None:
         """A topic is gone; one of the same name begins at its first partition."""
-        self._turns.pop(name, None)
+        self._partitioner.forget_topic(name)
+
+    def partition_of(self, topic: Topic, message: NewMessage) -> int:
+        """The partition of a message. Raises like `Partitioner.partition_of`."""
+        return self._partitioner.partition_of(topic, message)
 
     async def publish(
         self,
@@ -149,97 +151,12 @@ class MessageWriter:
                 "request for each"
             )
         results: list[MessageResult] = [NOWHERE] * len(messages)
-        if _speak_of_delivery(messages):
-            portions = self._special_portions(topic, messages, results)
-        elif len(named) == 1 and None not in named:
-            portions = self._one_portion(topic, messages, results)
-        else:
-            portions = self._portions(topic, messages, results)
+        portions = self._partitioner.portions(topic, messages, results)
         request = _Request(topic_name, acks, producer, checked)
         append = partial(self._append, request)
         publishing = Publishing(results, append, may_divide=producer is None)
         publishing.begin(portions.items())
         return publishing
-
-    def _one_portion(
-        self, topic: Topic, messages: Sequence[NewMessage], results: list[MessageResult]
-    ) -> dict[int, Portion]:
-        """`_portions` of messages that all name the same partition, in a third of the time."""
-        indexes = range(len(messages))
-        try:
-            number = self.partition_of(topic, messages[0])
-        except UnknownPartitionError as error:
-            fail(results, indexes, error)
-            return {}
-        now_ms = self._clock.now_ms()
-        records = [
-            Record(at, now_ms if timestamp_ms is None else timestamp_ms, key, value, headers)
-            for at, (value, key, headers, _, timestamp_ms, _, _, _) in enumerate(messages)
-        ]
-        return {number: Portion(indexes, records)}
-
-    def _portions(
-        self, topic: Topic, messages: Sequence[NewMessage], results: list[MessageResult]
-    ) -> dict[int, Portion]:
-        """What goes to each partition; messages that fit nowhere have their results already."""
-        found: defaultdict[int, tuple[list[int], list[Record]]] = defaultdict(lambda: ([], []))
-        now_ms = self._clock.now_ms()
-        for index, message in enumerate(messages):
-            value, key, headers, _, timestamp_ms, _, _, _ = message
-            try:
-                indexes, records = found[self.partition_of(topic, message)]
-            except UnknownPartitionError as error:
-                results[index] = MessageResult(error=error)
-                continue
-            indexes.append(index)
-            at_ms = now_ms if timestamp_ms is None else timestamp_ms
-            records.append(Record(len(records), at_ms, key, value, headers))
-        return {number: Portion(*portion) for number, portion in found.items()}
-
-    def _special_portions(
-        self, topic: Topic, messages: Sequence[NewMessage], results: list[MessageResult]
-    ) -> dict[int, Portion]:
-        """`_portions` of messages of which some say how they are to be delivered."""
-        found: defaultdict[int, tuple[list[int], list[Record]]] = defaultdict(lambda: ([], []))
-        speaking = set()
-        later: defaultdict[int, list[Later]] = defaultdict(list)
-        now_ms = self._clock.now_ms()
-        for index, message in enumerate(messages):
-            try:
-                headers, speaks, due_ms = headers_of(topic, message, now_ms)
-                number = self.partition_of(topic, message)
-            except GoQueueError as error:
-                results[index] = MessageResult(error=error)
-                continue
-            indexes, records = found[number]
-            indexes.append(index)
-            at_ms = now_ms if message.timestamp_ms is None else message.timestamp_ms
-            records.append(Record(len(records), at_ms, message.key, message.value, headers))
-            if speaks:
-                speaking.add(number)
-                if due_ms > now_ms:
-                    later[number].append((len(records) - 1, due_ms))
-        return {
-            number: Portion(*portion, number in speaking, later[number])
-            for number, portion in found.items()
-        }
-
-    def partition_of(self, topic: Topic, message: NewMessage) -> int:
-        """The partition of a message: the one it names, its key's, or the next in turn.
-
-        Raises:
-            UnknownPartitionError: it names one that there is not.
-        """
-        if message.partition is not None:
-            if not 0 <= message.partition < topic.partition_count:
-                raise UnknownPartitionError(
-                    f"topic {topic.name!r} has partitions 0 to {topic.partition_count - 1}, not "
-                    f"{message.partition}"
-                )
-            return message.partition
-        if message.key is None:
-            return next(self._turns[topic.name]) % topic.partition_count
-        return key_hash(message.key) % topic.partition_count
 
     def _append(
         self, request: _Request, number: int, portion: Portion
@@ -296,15 +213,6 @@ def misfits_among(misfits: Misfits, indexes: Sequence[int]) -> Misfits:
     return {at: misfits[index] for at, index in enumerate(indexes) if index in misfits}
 
 
-def _speak_of_delivery(messages: Sequence[NewMessage]) -> bool:
-    """Whether one of the messages says how it is to be delivered, in a field or in a header."""
-    return any(
-        message[5:] != UNSAID
-        or (message.headers and any(name in DELIVERY_HEADERS for name, _ in message.headers))
-        for message in messages
-    )
-
-
 def _check_headers(records: Iterable[Record]) -> None:
     """Refuse headers that are larger than a record may have; most have none, or one small one."""
     for number, record in enumerate(records):
@@ -322,3 +230,106 @@ def _check_headers(records: Iterable[Record]) -> None:
             raise MalformedHeadersError(
                 f"record {number} has {size} bytes of headers, at most {MAX_HEADERS_BYTES}"
             )
+
+
+class _Appended(NamedTuple):
+    """A batch that is in the log, or on its way there: its messages, and where it went."""
+
+    partition: int
+    portion: Portion
+    published: Published | DeferredPublish | RoutedPublish
+
+
+class Publishing:
+    """Messages on their way to being as durable as was asked for."""
+
+    __slots__ = ("_append", "_appended", "_may_divide", "_results")
+
+    def __init__(
+        self,
+        results: list[MessageResult],
+        append: Callable[[int, Portion], Published | DeferredPublish | RoutedPublish],
+        *,
+        may_divide: bool,
+    ) -> None:
+        """Fill in `results`; `may_divide` what does not fit one batch, or is refused in parts."""
+        self._results = results
+        self._append = append
+        self._may_divide = may_divide
+        self._appended: list[_Appended] = []
+
+    def begin(self, portions: Iterable[tuple[int, Portion]]) -> None:
+        """Append what goes to each partition."""
+        self._appended += self._all_appended(portions)
+
+    def _all_appended(self, portions: Iterable[tuple[int, Portion]]) -> list[_Appended]:
+        appended: list[_Appended] = []
+        waiting = deque(portions)
+        while waiting:
+            number, portion = waiting.popleft()
+            try:
+                appended.append(_Appended(number, portion, self._append(number, portion)))
+            except GoQueueError as error:
+                rest = self._refused(portion, error)
+                waiting.extendleft((number, each) for each in reversed(rest))
+        return appended
+
+    def _refused(self, portion: Portion, error: GoQueueError) -> list[Portion]:
+        """What is left to be tried of a portion that is refused; the others have their results."""
+        if self._may_divide and isinstance(error, _DIVIDED):
+            return smaller(self._results, portion, error)
+        fail(self._results, portion.indexes, error)
+        return []
+
+    @property
+    def is_duplicate(self) -> bool:
+        """A producer's batch was in the log already, and nothing was stored again."""
+        return any(each.published.placed.duplicate for each in self._appended)
+
+    async def settled(self) -> list[MessageResult]:
+        """What became of each message, once it is known. To be called once."""
+        for appended in self._appended:
+            await self._settle(appended)
+        return self._results
+
+    async def _settle(self, appended: _Appended) -> None:
+        """Fill in the results of one batch, once it is as durable as was asked for.
+
+        A leader elsewhere may refuse some of its messages: then the others are sent again.
+        """
+        number, (indexes, records, _, _), published = appended
+        try:
+            if published.durable is not None:
+                await published.durable
+        except GoQueueError as error:
+            rest = [(number, each) for each in self._refused(appended.portion, error)]
+            for smaller_one in self._all_appended(rest):
+                await self._settle(smaller_one)
+            return
+        first, stamp_ms = published.placed.first_offset, published.append_time_ms
+        if published.delayed:
+            self._settle_delayed(appended)
+            return
+        for index, record in zip(indexes, records, strict=True):
+            at_ms = stamp_ms if stamp_ms >= 0 else record.timestamp_ms
+            self._results[index] = MessageResult(number, first + record.offset, at_ms)
+
+    def _settle_delayed(self, appended: _Appended) -> None:
+        """`_settle` of a batch of which some records wait."""
+        number, (indexes, records, _, _), published = appended
+        delayed = {each[0]: each for each in published.delayed}
+        offset, end, _ = published.placed
+        keep_places = end - offset == len(records)
+        for at, (index, record) in enumerate(zip(indexes, records, strict=True)):
+            later = delayed.get(at)
+            if later is None:
+                if keep_places:
+                    offset = published.placed.first_offset + at
+                stamp_ms = published.append_time_ms
+                at_ms = stamp_ms if stamp_ms >= 0 else record.timestamp_ms
+                self._results[index] = MessageResult(number, offset, at_ms)
+                offset += 1
+            else:
+                self._results[index] = MessageResult(
+                    number, None, record.timestamp_ms, None, later[1], later[2]
+                )

@@ -27,7 +27,7 @@ def test_the_turns_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
                 )
                 assert (first.partition, second.partition) == (0, 1)
                 await broker.delete_topic("t")
-                assert not broker.writer._turns
+                assert not broker.writer._partitioner._turns
 
     asyncio.run(scenario())
 

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.protocols.grpc.interceptor import OpenStreams
-    from goqueue.publishing.messages import Misfits
+    from goqueue.publishing.messages import Misfits, Publishing
     from goqueue.publishing.new_messages import MessageResult, NewMessage
-    from goqueue.publishing.pending_messages import Publishing
     from goqueue.runtime.tasks import Turns
 
 

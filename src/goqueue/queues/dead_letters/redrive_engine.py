@@ -11,7 +11,7 @@ from collections import Counter
 from enum import StrEnum
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -37,7 +37,7 @@ from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
     from goqueue.partitions.measures import Measures
     from goqueue.publishing.handover import Target
@@ -48,12 +48,17 @@ if TYPE_CHECKING:
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topics
 
+_T = TypeVar("_T")
+
 _BATCH_BYTES: Final = 512 * 1024
 """Of messages that go at once; a larger one goes by itself."""
 _PAUSES_PER_S: Final = 10
 """How often a redrive with a rate pauses, so that it goes smoothly."""
 _MAX_NAMED: Final = 100
 """Refused letters that a redrive names; all of them are counted."""
+_RETRIED_FOR_S: Final = 60.0
+"""How long a redrive waits for a leader or a coordinator that moves; after that it fails."""
+_RETRY_S: Final = 0.2
 _REFUSALS: Final = (BatchError, DelayError, SchemaError)
 """What a topic has against single messages; everything else is in the way of all."""
 
@@ -173,11 +178,11 @@ class RedriveEngine:
     async def run(self, redrive: Redrive) -> None:
         """Do what was asked for. Raises `GoQueueError`: the letters that have not gone stay."""
         request = redrive.request
-        ends = {
-            each.id: each.readable_to(Isolation.READ_COMMITTED)
-            for each in await self._letters.readable(request.topic, request.letters_in)
-        }
-        await self._count(redrive, ends)
+        readable = await _retried(
+            partial(self._letters.readable, request.topic, request.letters_in)
+        )
+        ends = {each.id: each.readable_to(Isolation.READ_COMMITTED) for each in readable}
+        await _retried(partial(self._count, redrive, ends))
         if not request.dry_run:
             redrive.state = RedriveState.RUNNING
             await self._move_all(redrive, ends)
@@ -218,7 +223,7 @@ class RedriveEngine:
             request.topic, request.chosen, ends, request.letters_in
         ):
             for portion in _portions(letters[:left], request.rate):
-                await _to_the_end(self._move(redrive, portion))
+                await _to_the_end(_retried(partial(self._move, redrive, portion)))
                 if request.rate is not None:
                     gone = redrive.done + redrive.failed
                     await asyncio.sleep(max(began_s + gone / request.rate - loop.time(), 0))
@@ -332,6 +337,23 @@ def _as_published(at: int, letter: Letter, now_ms: int) -> Record:
     headers = tuple(each for each in letter.headers if each[0] not in own)
     again = (REDRIVEN_HEADER, b"%d" % (letter.redriven + 1))
     return Record(at, now_ms, letter.record.key, letter.record.value, (*headers, again))
+
+
+async def _retried(work: Callable[[], Awaitable[_T]]) -> _T:
+    """Do what can be done again, until it succeeds: nodes of a cluster may die meanwhile.
+
+    Raises:
+        GoQueueError: trying again does not help, or has not helped for a long time.
+    """
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + _RETRIED_FOR_S
+    while True:
+        try:
+            return await work()
+        except GoQueueError as error:
+            if not error.retriable or loop.time() > deadline_s:
+                raise
+        await asyncio.sleep(_RETRY_S)
 
 
 async def _to_the_end(move: Coroutine[Any, Any, None]) -> None:
