@@ -33,6 +33,12 @@ class Mistakes:
     keep_holes: bool = False
     duplicates_at_once: bool = False
     cut_by_hw: bool = False
+    cut_own_damage: bool = False
+    """Cut at the own damage, whoever else has the record."""
+    go_on_with_holes: bool = False
+    """Lead on, alone, with what a failed disk has left."""
+    forget_losses: bool = False
+    """Note a loss once the start is over, and not before."""
 
 
 @dataclass
@@ -75,6 +81,8 @@ class Cluster:
         """Called when a leader proposes that a node enters the in-sync set."""
         self.on_lead: Callable[[int], None] = lambda _: None
         """Called when a node begins to lead."""
+        self.on_answer: Callable[[int], None] = lambda _: None
+        """Called when a node has said how far its log reaches."""
 
     def new_log(self, node_id: int, key: PartitionKey) -> ModelLog:
         """An empty log for a replica."""

@@ -50,6 +50,9 @@ class Faults:
             self.cut_at_entry,
             self.lose_at_entry,
             self.kill_at_lead,
+            self.cut_at_answer,
+            self.kill_at_start,
+            self.fail_alone,
         ]
         # A few kinds a run, so that they meet each other often.
         self.kinds = self.rng.sample(kinds, self.rng.choice((2, 3, 4, 6, 9)))
@@ -158,6 +161,60 @@ class Faults:
             links = self._links(node_id)
             self.cluster.network.cut.update(links)
             self.world.at(2.0, self._restore, links)
+
+    def cut_at_answer(self) -> None:
+        """All lose power; whoever says what is left may lose its disk, before that is used."""
+        self.cluster.on_answer = self._answered
+        for node_id in self.cluster.machines:
+            self.power_cut(node_id)
+
+    def _answered(self, node_id: int) -> None:
+        first = next(iter(self.cluster.oracle.records.values())).replicas[0]
+        is_drawn = self.rng.random() < (0.8 if node_id == first else 0.2)  # it is chosen of equals
+        if not self.is_over and is_drawn and self._is_spare(node_id):
+            for other in self.cluster.machines:  # whose answers come later
+                if other != node_id:
+                    self.cluster.network.slow |= dict.fromkeys(
+                        ((other, each) for each in self.cluster.machines), 0.2
+                    )
+            self.world.at(0.0005, self._lose_disk, node_id)
+
+    def _is_spare(self, node_id: int) -> bool:
+        """Whether another that is counted on has as much of every partition."""
+        oracle = self.cluster.oracle
+        for key, record in oracle.records.items():
+            counted = {*record.isr, *record.elr, *record.struck} - {node_id}
+            others = [oracle.common(each, key) for each in counted]
+            if oracle.common(node_id, key) > max(others, default=0):
+                return False
+        return True
+
+    def _lose_disk(self, node_id: int) -> None:
+        if not self.is_over and self._is_spare(node_id):
+            self.world.say(f"fault: node {node_id} loses its disk")
+            self.cluster.machines[node_id].lose_disk()
+            self.world.at(0.005, self.cluster.machines[node_id].start)
+        self.world.at(1.0, self.cluster.network.slow.clear)
+
+    def kill_at_start(self) -> None:
+        """A node loses power, and is killed while it starts."""
+        node_id = self._leader() if self.rng.random() < 0.5 else self._node()
+        self.cluster.machines[node_id].power_cut()
+        self.cluster.machines[node_id].start()
+        self.world.at(self.rng.random() * 0.01, self._kill_quickly, node_id)
+
+    def fail_alone(self) -> None:
+        """The disk of a leader fails while the others are away."""
+        leader = self._leader()
+        for node_id in self.cluster.machines:
+            if node_id != leader:
+                self.kill(node_id)
+        self.world.at(self.rng.random() * 0.5, self._fail_disk, leader)
+
+    def _fail_disk(self, node_id: int) -> None:
+        process = self.cluster.machines[node_id].process
+        if not self.is_over and process is not None and not process.is_paused:
+            process.disk_error(self.rng.choice(self.cluster.keys))
 
     def kill_at_lead(self) -> None:
         """A follower lags, its leader dies; from now on a new leader may be killed at once."""

@@ -22,6 +22,10 @@ HOLE = Record(-1, -1, -1)
 """What is at an offset that a power cut took, when nobody cut there."""
 
 
+HOLES = 0.5
+"""How often a power cut takes a page in the middle."""
+
+
 class ModelLog:
     """Offsets from `start` to `end`; below `flushed` everything is on the disk."""
 
@@ -33,10 +37,34 @@ class ModelLog:
         self._records: list[Record] = []
         self.trimmed: dict[int, tuple[int, int]] = {}
         """What the removed records say of their producers: the last sequence number and offset."""
+        self._damaged: list[int] = []
 
     def at(self, offset: int) -> Record | None:
         """The record at an offset; None when it is not there."""
         return self._records[offset - self.start] if self.start <= offset < self.end else None
+
+    @property
+    def damaged(self) -> tuple[int, int] | None:
+        """The first offsets that a start has found damaged, from one up to another."""
+        return (self._damaged[0], self._damaged[0] + 1) if self._damaged else None
+
+    def damage(self, offset: int) -> None:
+        """A record is damaged on the disk; what lies behind it is not."""
+        self._records[offset - self.start] = HOLE
+        self._damaged = sorted({*self._damaged, offset})
+
+    def hole(self, offset: int) -> None:
+        """A record is lost, and nobody notices."""
+        self._records[offset - self.start] = HOLE
+
+    def patch(self, records: list[Record]) -> bool:
+        """Take another replica's record for the first one that is damaged, if it is the same."""
+        offset = self._damaged[0]
+        if not records or records[0].epoch != self.epochs.epoch_at(offset):
+            return False
+        self._records[offset - self.start] = records[0]
+        del self._damaged[0]
+        return True
 
     def append(self, epoch: int, producer: int, sequence: int) -> None:
         """As a leader."""
@@ -44,9 +72,14 @@ class ModelLog:
         self.end += 1
 
     def read(self, offset: int, most: int) -> list[Record]:
-        """Up to so many records, for a follower."""
+        """Up to so many records, for a follower, or for one that is damaged."""
         first = offset - self.start
-        return self._records[first : first + most]
+        found = self._records[first : first + most] if first >= 0 else []
+        return found[: found.index(HOLE)] if HOLE in found and self._damaged else found
+
+    def joined(self, found: list[Record], more: list[Record]) -> list[Record]:
+        """Records that were read one after the other."""
+        return [*found, *more]
 
     def append_replica(self, records: list[Record]) -> None:
         """As a follower: exactly what the leader has."""
@@ -74,11 +107,13 @@ class ModelLog:
         self.end = min(self.end, to)
         self.flushed = min(self.flushed, self.end)
         self.epochs = self.epochs.ending_at(self.end)
+        self._damaged = [each for each in self._damaged if each < self.end]
 
     def restart(self, at: int) -> None:
         """Be empty, from an offset on."""
         self._records.clear()
         self.start = self.end = self.flushed = at
+        self._damaged = []
         self.epochs = LeaderEpochs()
 
     def delete_before(self, offset: int) -> None:
@@ -93,12 +128,17 @@ class ModelLog:
             self.epochs = self.epochs.starting_at(offset)
 
     def power_cut(self, rng: random.Random, *, keep_hole: bool = False) -> None:
-        """Lose what was not on the disk, from a random offset on; a start cuts there."""
+        """Lose what was not on the disk, from a random offset on; a start cuts there.
+
+        Or a page in the middle, and what was written after it is there.
+        """
         kept = rng.randint(self.flushed, self.end)
         if keep_hole:
             for index in range(kept - self.start, min(kept + 2, self.end) - self.start):
                 self._records[index] = HOLE
             self.flushed = self.end
+        elif self.start <= kept < self.end - 1 and rng.random() < HOLES:
+            self.damage(kept)
         else:
             self.truncate(kept)
 

@@ -184,19 +184,59 @@ def _recovers_early(stored: Stored[PartitionRecord], view: ClusterView) -> bool:
     return record.leader is None and any(view.is_active(each) for each in record.struck)
 
 
+def _ask_whoever_is_there(
+    self: controller.ControllerCore, view: ClusterView
+) -> Iterator[controller.Inquiry]:
+    for each in _INQUIRIES(self, view):
+        yield each._replace(nodes=tuple(filter(view.is_active, each.nodes)))
+
+
+_INQUIRIES = controller.ControllerCore.inquiries
+
+
 def _recover_with_any(
     self: controller.ControllerCore,
-    key: Any,
+    inquiry: controller.Inquiry,
     ends: Any,
     view: ClusterView,
     now_s: float,
 ) -> Proposal | None:
+    key = inquiry.key
     stored = view.partitions.get(key)
-    if stored is None or not self._is_free(key):
+    if stored is None or not self._is_recoverable(key, stored, view):
+        return None
+    if not all(map(view.is_active, ends)):
         return None
     record = elections.recovered(stored.value, ends, view)
     change = proposals.PartitionChange(key, stored.revision, record, frozenset(ends))
     return next(self._propose("recover", iter([change]), view, now_s), None)
+
+
+def _recover_with_old_answers(
+    self: controller.ControllerCore,
+    inquiry: controller.Inquiry,
+    ends: Any,
+    view: ClusterView,
+    now_s: float,
+) -> Proposal | None:
+    """Whoever has said how far its log reaches is taken at its word, whatever came after."""
+    stored = view.partitions.get(inquiry.key)
+    if stored is None or ends.keys() != set(inquiry.nodes):
+        return None
+    if not self._is_recoverable(inquiry.key, stored, view):
+        return None
+    record = elections.recovered(stored.value, ends, view)
+    change = proposals.PartitionChange(inquiry.key, stored.revision, record, frozenset(ends))
+    return next(self._propose("recover", iter([change]), view, now_s), None)
+
+
+def _others_forgotten(
+    record: PartitionRecord, ends: dict[int, elections.LogEnd], view: ClusterView
+) -> PartitionRecord:
+    return replace(_RECOVERED(record, ends, view), struck=())
+
+
+_RECOVERED = elections.recovered
 
 
 def _same_epoch(
@@ -254,9 +294,9 @@ def _no_divergence(
 
 MUTANTS = [
     Mutant(
-        "a removal counts before it is stored", 3, [(LeaderProgress, "maximal", _proposed_alone)]
+        "a removal counts before it is stored", 1, [(LeaderProgress, "maximal", _proposed_alone)]
     ),
-    Mutant("an addition counts only once stored", 54, [(LeaderProgress, "maximal", _stored_alone)]),
+    Mutant("an addition counts only once stored", 11, [(LeaderProgress, "maximal", _stored_alone)]),
     Mutant("the high watermark moves under min ISR", 1, [(LeaderProgress, "is_short", _never)]),
     Mutant(
         "logs are cut at the high watermark",
@@ -264,10 +304,10 @@ MUTANTS = [
         [(following, "divergence", _no_divergence)],
         Mistakes(cut_by_hw=True),
     ),
-    Mutant("logs are never cut", 3, [(following, "divergence", _no_divergence)]),
+    Mutant("logs are never cut", 1, [(following, "divergence", _no_divergence)]),
     Mutant(
         "fetches of an earlier run count",
-        158,
+        34,
         [
             (LeaderProgress, "is_current", _is_any_run),
             (LeaderProgress, "_may_enter", _enters_in_any_run),
@@ -280,11 +320,11 @@ MUTANTS = [
     ),
     Mutant(
         "eligible leaders survive a change of min ISR",
-        17,
+        52,
         [(simulated_cluster, "with_min_isr", _elr_survives)],
     ),
     Mutant("the controller writes unguarded", 75, [(controller, "bundles", _unguarded)]),
-    Mutant("the controller writes unconditionally", 37, [(controller, "bundles", _unconditional)]),
+    Mutant("the controller writes unconditionally", 123, [(controller, "bundles", _unconditional)]),
     Mutant("anybody may be elected", 2, [(elections, "candidates", _anybody)]),
     Mutant(
         "a follower acknowledges before its flush", 1, [(FollowerState, "plan", _asks_unflushed)]
@@ -301,7 +341,7 @@ MUTANTS = [
     ),
     Mutant(
         "a lost answer is taken for a conflict",
-        12,
+        31,
         [(LeaderProgress, "unknown", _unknown_is_conflict)],
     ),
     Mutant(
@@ -312,17 +352,17 @@ MUTANTS = [
         0,
         mistakes=Mistakes(duplicates_at_once=True),
     ),
-    Mutant("a replica that lost data is not struck", 2, [(elections, "strike", _never_struck)]),
+    Mutant("a replica that lost data is not struck", 0, [(elections, "strike", _never_struck)]),
     Mutant("a hole stays after a recovery", 2, mistakes=Mistakes(keep_holes=True)),
     Mutant(
         "a follower enters below the start of the epoch",
-        30,
+        14,
         [(LeaderProgress, "_may_enter", _enters_below_start)],
     ),
     Mutant("a follower enters wherever it is", 1, [(LeaderProgress, "_may_enter", _enters_behind)]),
     Mutant(
         "a follower enters whatever it is registered as",
-        163,
+        116,
         [(LeaderProgress, "_propose", _without_registration)],
     ),
     Mutant(
@@ -335,8 +375,24 @@ MUTANTS = [
         2,
         [
             (elections, "is_recoverable", _recovers_early),
+            (controller.ControllerCore, "inquiries", _ask_whoever_is_there),
             (controller.ControllerCore, "recover", _recover_with_any),
         ],
+    ),
+    Mutant(
+        "answers of an earlier run count in a recovery",
+        50,
+        [(controller.ControllerCore, "recover", _recover_with_old_answers)],
+    ),
+    Mutant("each replica cuts at its own damage", 2, mistakes=Mistakes(cut_own_damage=True)),
+    Mutant("a leader goes on with a hole", 29, mistakes=Mistakes(go_on_with_holes=True)),
+    Mutant(
+        "a loss is forgotten when the start is killed", 12, mistakes=Mistakes(forget_losses=True)
+    ),
+    Mutant(
+        "a recovery forgets who else lost something",
+        157,
+        [(elections, "recovered", _others_forgotten)],
     ),
     Mutant("a recovery takes the shortest log", 2, [(elections, "recovered", _shortest)]),
     Mutant("a new leader keeps the epoch", 0, [(elections, "led_by", _same_epoch)]),

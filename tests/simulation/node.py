@@ -18,7 +18,8 @@ from goqueue.cluster.records import (
 )
 from goqueue.cluster.suspicion import PING_S
 from goqueue.cluster.view import ClusterView
-from simulation.replica import FLUSH_S, SAVE_S, ReplicaProcess
+from simulation.repairing import RepairingProcess
+from simulation.replica import FLUSH_S, SAVE_S
 from simulation.world import STORE
 
 if TYPE_CHECKING:
@@ -78,8 +79,18 @@ class Machine:
             self.cluster.oracle.lost(self.node_id, key)
             log.power_cut(self.cluster.world.rng, keep_hole=self.cluster.mistakes.keep_holes)
 
+    def lose_disk(self) -> None:
+        """End the process, and begin with an empty disk."""
+        self.kill()
+        self.lost_power = True
+        self.saved_watermarks.clear()
+        for key, log in self.logs.items():
+            self.cluster.oracle.lost(self.node_id, key)
+            log.restart(0)
+            log.trimmed.clear()
 
-class Process(ReplicaProcess):
+
+class Process(RepairingProcess):
     """Registering, the view, the controller; the roles are in `ReplicaProcess`."""
 
     # --- Starting, registering -------------------------------------------------------------------
@@ -95,6 +106,8 @@ class Process(ReplicaProcess):
         # The watch begins at the reading; the model has no gap between the two.
         self.view.reset(self.cluster.store.snapshot())
         self.cluster.store.watch(self.node_id, lambda *told: self.do(self.watched, *told))
+        if self.cluster.mistakes.forget_losses:
+            self.machine.lost_power = False
         for log in self.machine.logs.values():
             log.flush()
         self.register()
@@ -255,7 +268,7 @@ class Process(ReplicaProcess):
         if self.incarnation == 0 or self.state is NodeState.STARTING:
             return
         record = stored.value
-        if key in self.failed:
+        if key in self.failed or self.machine.log(key).damaged is not None:
             return
         if elections.may_lead(stored, self.node_id, self.incarnation):
             if key not in self.led and self.last_led.get(key, -1) < record.epoch:
@@ -291,6 +304,7 @@ class Process(ReplicaProcess):
                 self.propose(progress, proposal)
         for key in list(self.failed):
             self._tell_failed(key)
+        self.repair_all()
         if self.state is NodeState.ACTIVE and self.incarnation:
             self._control(now_s, view)
 
@@ -329,11 +343,12 @@ class Process(ReplicaProcess):
 
     def tell_end(self, key: PartitionKey, asker: int, reply: Callable[[int, LogEnd], None]) -> None:
         """The controller asks how far the log reaches."""
-        if key in self.failed or self.state is not NodeState.ACTIVE:
-            return
         log = self.machine.log(key)
+        if key in self.failed or self.state is not NodeState.ACTIVE or log.damaged is not None:
+            return
         end = LogEnd(log.epochs.epoch_at(log.end - 1), log.end, log.start, self.incarnation)
         self.send(asker, "told_end", reply, self.node_id, end)
+        self.cluster.on_answer(self.node_id)
 
     @staticmethod
     def told_end(reply: Callable[[int, LogEnd], None], node_id: int, end: LogEnd) -> None:

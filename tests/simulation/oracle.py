@@ -40,6 +40,8 @@ class Oracle:
         """Replicas that may have lost something, until their nodes have said so."""
         self.recovered_epoch: dict[PartitionKey, int] = {}
         self.is_always = False
+        self._owed: dict[PartitionKey, set[int]] = {}
+        """Who was to be compared when a node was chosen that had lost its disk."""
         self._leaders: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
         self._controller: int | None = None
         self.recoveries = 0
@@ -103,8 +105,12 @@ class Oracle:
     ) -> None:
         self.recoveries += 1
         assert record.leader is not None
-        kept = self._common(record.leader, key)
-        best = max(self._common(each, key) for each in {*before.isr, *before.elr, *before.struck})
+        counted = {*before.isr, *before.elr, *before.struck, *self._owed.pop(key, ())}
+        if (record.leader, key) in self.unclean:
+            self._owed[key] = counted  # it has lost something since it was chosen
+            return
+        kept = self.common(record.leader, key)
+        best = max(self.common(each, key) for each in counted)
         lost = len(self.committed[key]) - kept
         if kept < best:
             self.fail(f"the recovery gave up {best - kept} records that another replica has")
@@ -113,7 +119,7 @@ class Oracle:
         del self.committed[key][kept:]
         self.recovered_epoch[key] = record.epoch
 
-    def _common(self, node_id: int, key: PartitionKey) -> int:
+    def common(self, node_id: int, key: PartitionKey) -> int:
         """How much of what is committed is in a log."""
         committed, log = self.committed[key], self._log_of(node_id, key)
         if log.start > len(committed):
@@ -141,6 +147,7 @@ class Oracle:
         known = self._leaders.setdefault((key, epoch), (node_id, incarnation))
         if known != (node_id, incarnation):
             self.fail(f"epoch {epoch} is led by {node_id}.{incarnation} and by {known}")
+        self._owed.pop(key, None)
         if epoch < self.recovered_epoch.get(key, 0):
             return
         record = self.records.get(key)
@@ -196,6 +203,16 @@ class Oracle:
         if node_id in {*record.isr, *record.elr}.difference(record.struck):
             self.check_promise(node_id, key)
 
+    def gave_up(self, node_id: int, key: PartitionKey, to: int) -> None:
+        """A replica cuts its log where a record is damaged."""
+        record, committed = self.records[key], self.committed[key]
+        counted = {*record.isr, *record.elr, *record.struck}
+        if record.leader is not None or node_id not in counted or to >= len(committed):
+            return
+        for each in counted.difference({node_id}):
+            if self._log_of(each, key).at(to) == committed[to]:
+                self.fail(f"node {node_id} gave up offset {to}, which node {each} has")
+
     def acknowledged(self, key: PartitionKey, offset: int, producer: int, sequence: int) -> None:
         """A producer is told that its record is committed."""
         if self.recovered_epoch.get(key):
@@ -217,7 +234,7 @@ class Oracle:
                 last[record.producer] = record.sequence
             for node_id in self.records[key].isr:
                 if (node_id, key) not in self.unclean:
-                    same = self._common(node_id, key)
+                    same = self.common(node_id, key)
                     if same < len(committed):
                         self.fail(f"node {node_id} agrees to {same} of {len(committed)}")
 

@@ -88,6 +88,10 @@ class BaseProcess:
         self._back_off_s = 0.2
         self._striking = 0
         self.asking: set[PartitionKey] = set()
+        self.dropped: dict[PartitionKey, bool] = {}
+        """Of failed logs: whether the disk has dropped something."""
+        self.lacking: dict[tuple[PartitionKey, int], set[int]] = {}
+        """By what is damaged in a log: the nodes that do not have it either."""
 
     # --- Being a process -------------------------------------------------------------------------
 

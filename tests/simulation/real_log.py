@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from goqueue.model.errors import BatchError, DamagedRangeError
 from goqueue.records import Record as StoredRecord, decode_rows, encode, walk
 from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
-from simulation.model_log import ModelLog, Record
+from simulation.model_log import HOLE, ModelLog, Record
 from support.disks import FaultyDisk
 
 if TYPE_CHECKING:
@@ -62,9 +63,29 @@ class RealLog(ModelLog):
         if not self.start <= offset < self.end:
             return None
         if offset not in self._cache:
-            for number, record in enumerate(self.read(offset, 32)):
+            for number, record in enumerate(self.read(offset, 1 if self._log.damaged else 32)):
                 self._cache[offset + number] = record
-        return self._cache.get(offset)
+        return self._cache.get(offset, HOLE)
+
+    @property
+    def damaged(self) -> tuple[int, int] | None:
+        for first in self._log.damaged:
+            stretch = self._log.damaged_stretch(first)
+            if stretch is not None:
+                return stretch.first_offset, stretch.end_offset
+        return None
+
+    def patch(self, records: list[Record]) -> bool:
+        assert self.damaged is not None
+        stretch = self._log.damaged_stretch(self.damaged[0])
+        assert stretch is not None
+        try:
+            self._log.patch(stretch, records.data if isinstance(records, Fetched) else b"")
+        except BatchError:
+            return False
+        self._log.settle_damage()
+        self._cache.clear()
+        return True
 
     def append(self, epoch: int, producer: int, sequence: int) -> None:
         value = b"%d/%d" % (producer, sequence)
@@ -72,10 +93,13 @@ class RealLog(ModelLog):
 
     def read(self, offset: int, most: int) -> Fetched:
         found = Fetched()
-        region = self._log.read(offset, 1 << 16)
-        if region is None:
+        try:
+            region = self._log.read(offset, 1 if self._log.damaged else 1 << 16)
+            if region is None:
+                return found
+            chunk = region.load()
+        except DamagedRangeError:
             return found
-        chunk = region.load()
         size = 0
         for position, info in walk(chunk.data):
             for row in decode_rows(chunk.data, position):
@@ -88,6 +112,13 @@ class RealLog(ModelLog):
                 break
         found.data = bytes(chunk.data[:size])
         return found
+
+    def joined(self, found: list[Record], more: list[Record]) -> list[Record]:
+        assert isinstance(found, Fetched)
+        assert isinstance(more, Fetched)
+        both = Fetched([*found, *more])
+        both.data = found.data + more.data
+        return both
 
     def append_replica(self, records: list[Record]) -> None:
         if isinstance(records, Fetched):

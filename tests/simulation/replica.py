@@ -341,6 +341,8 @@ class ReplicaProcess(BaseProcess):
             return
         self.world.say(f"node {self.node_id} has a disk error")
         self.failed[key] = self.incarnation
+        log = self.machine.log(key)
+        self.dropped[key] = log.flushed < log.end and self.world.rng.random() < 0.5
         self.cluster.oracle.lost(self.node_id, key)
         leader = self.led.get(key)
         if leader is not None:
@@ -353,6 +355,8 @@ class ReplicaProcess(BaseProcess):
         """Register anew, so that no fetch of before counts; be struck; then cut and follow."""
         if self.is_registering or key in self.asking or self.state is not NodeState.ACTIVE:
             return
+        if self._leads_on_alone(key):
+            return
         if self.failed[key] == 0:
             self.failed[key] = self.incarnation
         if self.failed[key] == self.incarnation:
@@ -362,6 +366,34 @@ class ReplicaProcess(BaseProcess):
         self.cluster.store.read(
             self.node_id, lambda found: self.do(self._strike_failed, key, found)
         )
+
+    def _leads_on_alone(self, key: PartitionKey) -> bool:
+        """Nobody else can lead: a leader goes on if its disk has dropped nothing, or waits.
+
+        With a hole it would lead without what the others have.
+        """
+        leader = self.led.get(key)
+        if leader is None or leader.progress.is_pending or self.failed[key] != self.incarnation:
+            return False
+        if elections.handed_over(leader.progress.record, self.view, lost=True) is not None:
+            proposal = leader.progress.resign(self.world.now_s, self.view, lost=True)
+            if proposal is not None:
+                self.propose(leader.progress, proposal)
+            return True
+        progress, log = leader.progress, self.machine.log(key)
+        if self.dropped[key]:
+            if not {*progress.maximal, *progress.record.elr} - {self.node_id}:
+                return False  # nobody else counts
+            if not self.cluster.mistakes.go_on_with_holes:
+                return True
+            log.hole(log.flushed)
+        log.flush()
+        del self.failed[key]
+        leader.is_stopped = False
+        self.world.say(f"node {self.node_id} leads on, with all it had")
+        self.cluster.oracle.confessed(self.node_id, key)
+        self._note_position(key)
+        return True
 
     def _strike_failed(self, key: PartitionKey, snapshot: Snapshot | None) -> None:
         self.asking.discard(key)

@@ -9,6 +9,9 @@ A file has lines of commands, a line `----`, and the expected trace. Commands:
     kill 1 | power 1         end a process; the power cut also loses all that is not on the disk
     start 1 | pause 1 2.0    start a process; let it stand still for so long
     cut 1 2 | cut 1 store    cut a link, both ways; `heal` restores all links
+    damage 1 3               a record is damaged on a disk, which the next start finds
+    fail 1 | fail 1 dropped  the disk refuses a write; it has dropped what was not on it, or not
+    lapse 1                  the session of a node ends, although the node is alive
     lose-answer              the next transaction happens, and its answer is lost
     lag 1 0.5                the watch of a node is late by so much
     configure 1              change min.insync.replicas
@@ -50,6 +53,9 @@ class Scenario:
             "pause": self._pause,
             "cut": self._cut,
             "heal": self._heal,
+            "damage": self._damage,
+            "fail": self._fail,
+            "lapse": self._lapse,
             "lose-answer": self._lose_answer,
             "lag": self._lag,
             "configure": self._configure,
@@ -134,6 +140,24 @@ class Scenario:
 
     def _heal(self) -> None:
         self._world_of.network.heal()
+
+    def _damage(self, node: str, offset: str) -> None:
+        machine = self._world_of.machines[int(node)]
+        machine.lost_power = True
+        self._world_of.oracle.lost(machine.node_id, self._key)
+        machine.log(self._key).damage(int(offset))
+
+    def _fail(self, node: str, dropped: str = "") -> None:
+        process = self._world_of.machines[int(node)].process
+        assert process is not None
+        process.disk_error(self._key)
+        process.dropped[self._key] = bool(dropped)
+
+    def _lapse(self, node: str) -> None:
+        process = self._world_of.machines[int(node)].process
+        assert process is not None
+        assert process.session is not None
+        self._world_of.store.end_session(process.session)
 
     def _lose_answer(self) -> None:
         self._world_of.store.loses_next_answer = True

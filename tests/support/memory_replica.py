@@ -26,6 +26,8 @@ _T = TypeVar("_T")
 class MemoryReplica(MemoryLog):
     """A memory log that other nodes hold too."""
 
+    damaged = ()
+
     def reopened(self) -> MemoryReplica:
         """The same as another process would find it after a kill."""
         other = MemoryReplica(self.config)
@@ -88,6 +90,12 @@ class MemoryReplica(MemoryLog):
         return None
 
     def patch(self, stretch: DamagedStretch, batches: Bytes) -> None:
+        raise NotImplementedError
+
+    async def settle_patched(self, rebuild: Callable[[], _T]) -> _T | None:
+        raise NotImplementedError
+
+    async def forgive(self) -> None:
         raise NotImplementedError
 
     async def truncate(self, end_offset: int, rebuild: Callable[[], _T]) -> _T | None:

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from goqueue.partitions.partition import Placed
     from goqueue.partitions.replication.replicated_partition import ReplicatedPartition
     from goqueue.runtime.disk import Disk
-    from goqueue.server.peer_tls import PeerTls
+    from goqueue.server.security.peer_tls import PeerTls
 
 SECRET = b"of the tests"
 TOPIC = "t"
@@ -281,19 +281,21 @@ class ReplicaCluster:
         record, revision = await self.record(key)
         view = next(iter(self.nodes.values())).view
         after = led_by(with_isr(record, isr or record.isr), leader, record, view)
-        operation = Put(str(key), encode(replace(after, token=new_token())))
-        result = await self.store.transact([Condition(str(key), revision)], [operation])
-        assert isinstance(result, Committed), result
+        await self.write(key, after, revision)
         return after.epoch
+
+    async def write(self, key: PartitionKey, record: PartitionRecord, revision: Any = None) -> None:
+        """Change the record of a partition, which is the one of that revision, or any."""
+        conditions = [] if revision is None else [Condition(str(key), revision)]
+        operation = Put(str(key), encode(replace(record, token=new_token())))
+        result = await self.store.transact(conditions, [operation])
+        assert isinstance(result, Committed), result
 
     async def assign(self, key: PartitionKey, *replicas: int) -> None:
         """Let these nodes hold a partition, and no other."""
         record, revision = await self.record(key)
         isr = tuple(each for each in record.isr if each in replicas)
-        after = replace(record, replicas=replicas, isr=isr, token=new_token())
-        operation = Put(str(key), encode(after))
-        result = await self.store.transact([Condition(str(key), revision)], [operation])
-        assert isinstance(result, Committed), result
+        await self.write(key, replace(record, replicas=replicas, isr=isr), revision)
 
     async def fence(self, node_id: int) -> None:
         incarnation = self.nodes[node_id].identity.incarnation

@@ -249,11 +249,13 @@ def recovered(
     """The record led by the replica whose log reaches furthest; what the others have is lost.
 
     That is the newest epoch, then the greatest end, among those that reach where every log starts:
-    a log that was trimmed to its end has no record left to tell an epoch.
+    a log that was trimmed to its end has no record left to tell an epoch. The others stay noted as
+    struck until it acts: should it have lost its disk since it was asked, they are asked again.
     """
     floor = max(each.start for each in ends.values())
     best = max(
         (each for each in record.replicas if each in ends and ends[each].end >= floor),
         key=lambda each: (*ends[each][:2], -record.replicas.index(each)),
     )
-    return led_by(replace(record, isr=(best,), elr=(), struck=()), best, record, view)
+    others = tuple(each for each in record.struck if each != best)
+    return led_by(replace(record, isr=(best,), elr=(), struck=others), best, record, view)

@@ -146,6 +146,14 @@ class ViewKeeper:
         finally:
             waiting.cancel()
 
+    async def catch_up(self) -> None:
+        """Wait until the view has everything that any node has written before this was called.
+
+        Raises:
+            MetadataUnavailableError: the store cannot be read, so that nobody knows.
+        """
+        await self.reached((await self._store.range("cluster/")).revision)
+
     async def written(self, revision: Revision) -> None:
         """`reached` after a write for a client, which may ask any node next. Raises likewise."""
         await self.reached(revision)

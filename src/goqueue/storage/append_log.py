@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from goqueue.storage.checkpoints.checkpoint import LogSummary
     from goqueue.storage.epochs import LeaderEpochs
     from goqueue.storage.flushing.plan import FlushPlan
+    from goqueue.storage.lookup import LogView
     from goqueue.storage.recovery import RecoveryReport
     from goqueue.storage.region import Chunk, Region
     from goqueue.storage.segments import Segments
@@ -347,6 +348,17 @@ class AppendLog:
                 continue
             yield chunk
             offset = chunk.next_offset
+
+    def view(self, end_offset: int, *, holds_files: bool) -> LogView:
+        """The log as it is now, up to an offset, to be copied from any thread."""
+        self._ensure_open()
+        return lookup.LogView(
+            self.segments,
+            self.start_offset,
+            min(end_offset, self.end_offset),
+            self._store.context,
+            holds_files=holds_files,
+        )
 
     # --- Failing ---------------------------------------------------------------------------------
 

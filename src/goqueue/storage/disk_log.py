@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from goqueue.model.errors import DiskError, DiskFullError, LogFailedError
+from goqueue.model.errors import DiskError, DiskFullError, InvariantError, LogFailedError
 from goqueue.model.tuples import NamedTuple
 from goqueue.runtime.tasks import in_thread
 from goqueue.storage.compaction.cleanable import (
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
+    from goqueue.runtime.disk import Bytes
+    from goqueue.storage.append_log import Appended
     from goqueue.storage.checkpoints.book import CheckpointBook
     from goqueue.storage.checkpoints.checkpoint import LogSummary
     from goqueue.storage.flushing.schedule import FlushSchedule
@@ -206,6 +208,36 @@ class DiskLog(Log):
         started_s = self._clock.monotonic_s()
         self._snapshots.save(snapshot)
         self._host.on_saved(self._clock.monotonic_s() - started_s)
+
+    # --- Batches of another log ------------------------------------------------------------------
+
+    async def copy(
+        self, batches: Bytes, *, gaps: bool = False, check: Callable[[], None] | None = None
+    ) -> Appended:
+        """`append_replica`, with what must be durable before the batches noted in a thread.
+
+        `check` is called after that and may raise: nothing was appended then.
+        """
+        plan = self.plan_replica(batches, gaps=gaps)
+        if plan.note is not None:
+            await in_thread(self._executor, plan.note)
+        if check is not None:
+            check()
+        return self.append_planned(plan)
+
+    async def begin_at(self, offset: int) -> None:
+        """Let a log that is empty go on at an offset.
+
+        Raises:
+            InvariantError: it is not empty.
+            DiskError: the disk refused.
+        """
+        async with self._upkeep, self._removing:
+            if self.end_offset or len(self.segments):
+                raise InvariantError(f"{self.folder}: a log with records is to begin at {offset}")
+            self.store.make_folder()
+            begin = in_thread(self._executor, partial(self._start_at, offset))
+            await self.flusher.alone(begin, lambda: None)
 
     # --- Removing --------------------------------------------------------------------------------
 

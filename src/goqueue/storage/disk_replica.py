@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.runtime.clock import Clock
-    from goqueue.runtime.disk import Bytes
-    from goqueue.storage.append_log import Appended
     from goqueue.storage.checkpoints.checkpoint import LogSummary
     from goqueue.storage.config import LogConfig
     from goqueue.storage.open_files import SharedFiles
@@ -41,13 +39,6 @@ class DiskReplica(DiskLog):
             folder, config, host, shared=shared, clock=clock, summary=summary, is_replica=True
         )
 
-    async def copy(self, batches: Bytes, *, gaps: bool = False) -> Appended:
-        """`append_replica`, with what must be durable before the batches noted in a thread."""
-        plan = self.plan_replica(batches, gaps=gaps)
-        if plan.note is not None:
-            await in_thread(self._executor, plan.note)
-        return self.append_planned(plan)
-
     async def begin_epoch(self, epoch: int) -> None:
         """Note durably that a leader writes from the end on."""
         if epoch != self.epochs.latest:
@@ -65,13 +56,20 @@ class DiskReplica(DiskLog):
         """
         if end_offset >= self.end_offset:
             return None
-        return await self._cut_alone(partial(self.truncate_to, end_offset), rebuild)
+        cut = partial(self.truncate_to, end_offset)
+        return await self._cut_alone(cut, rebuild, self.flusher.cut_off)
 
     async def restart(self, offset: int, rebuild: Callable[[], _T]) -> _T | None:
         """Let go everything and go on empty at an offset; otherwise as `truncate`."""
-        return await self._cut_alone(partial(self.restart_at, offset), rebuild)
+        restart = partial(self.restart_at, offset)
+        return await self._cut_alone(restart, rebuild, self.flusher.cut_off)
 
-    async def _cut_alone(self, cut: Callable[[], object], rebuild: Callable[[], _T]) -> _T | None:
+    async def _cut_alone(
+        self,
+        cut: Callable[[], object],
+        rebuild: Callable[[], _T],
+        then: Callable[[], None] = lambda: None,
+    ) -> _T | None:
         """Cut while nothing else works on the files; what compaction has begun is called off."""
         if self._compaction is not None:
             self._compaction.cancel()
@@ -88,8 +86,16 @@ class DiskReplica(DiskLog):
                 cut()
                 rebuilt.append(rebuild())
 
-            await self.flusher.alone(in_thread(self._executor, work), lambda: None)
+            await self.flusher.alone(in_thread(self._executor, work), then)
             return rebuilt[0]
+
+    async def settle_patched(self, rebuild: Callable[[], _T]) -> _T | None:
+        """Note what is still damaged, and `rebuild` from what is whole now."""
+        return await self._cut_alone(self.settle_damage, rebuild)
+
+    async def forgive(self) -> None:
+        """Let what is damaged be, as the only copy of a log does."""
+        await in_thread(self._executor, self.keep_damage)
 
     async def restore_whole(self, rebuild: Callable[[], _T]) -> _T | None:
         """`restore` of a log of which the disk has dropped nothing."""

@@ -10,6 +10,7 @@ from goqueue.model.errors import BatchError, DamagedRangeError
 from goqueue.model.ids import NO_TIMESTAMP
 from goqueue.model.tuples import NamedTuple
 from goqueue.records import BatchInfo, Record, decode_rows
+from goqueue.records.batch import HEADER_BYTES, peek_header
 from goqueue.storage.region import Region
 from goqueue.storage.scan import READ_NEAR_BYTES, Context, Damage, Found, Place
 
@@ -181,3 +182,62 @@ def find_cut(segments: Segments, end_offset: int, log_start: int, context: Conte
     if isinstance(found, Damage):
         return Cut(segment, found.position, found.first_offset)
     return Cut(segment, segment.size_bytes, end_offset)
+
+
+class LogView:
+    """A log as it was at one moment, for whoever copies it while it goes on; in any thread.
+
+    Appends lie behind its end. What retention removes meanwhile is gone here too. Compaction may
+    remove a record because of one behind the end, so the files of a log that is compacted are held
+    open: what was in them stays readable.
+    """
+
+    def __init__(
+        self,
+        segments: Segments,
+        start_offset: int,
+        end_offset: int,
+        context: Context,
+        *,
+        holds_files: bool,
+    ) -> None:
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+        self.segments = segments
+        self._context = context
+        self._held = [each.file for each in segments] if holds_files else []
+
+    @property
+    def file_count(self) -> int:
+        """How many files are held open."""
+        return len(self._held)
+
+    @property
+    def size_bytes(self) -> int:
+        """About how much there is; what lies behind the end in the last segment counts along."""
+        return self.segments.size_bytes
+
+    def segment_of(self, offset: int) -> Segment | None:
+        """The segment that an offset is in."""
+        return next(
+            (each for each in self.segments.since(offset) if each.end_offset > offset), None
+        )
+
+    def read(self, offset: int, max_bytes: int) -> Region | None:
+        """The batches from the one that holds `offset` on; None at the end.
+
+        Raises:
+            DamagedRangeError: the records at `offset` are damaged.
+            DiskError: the disk refused, or retention has removed the file.
+        """
+        return find_region(self.segments, offset, self.end_offset, max_bytes, self._context)
+
+    def place_of(self, offset: int) -> tuple[int, BatchInfo] | None:
+        """Where in its file the batch that holds an offset begins, and its header.
+
+        None when there is none. Raises like `read`.
+        """
+        region = self.read(offset, 1)
+        if region is None:
+            return None
+        return region.position, peek_header(region.file.read(region.position, HEADER_BYTES))

@@ -5,6 +5,7 @@
 00000000000000000000.index      offset -> position, one entry per 4 KB
 00000000000000000000.timeindex  timestamp -> offset, likewise
 log.checkpoint                  format version, log start, recovery point, leader epochs
+log.damaged                     batches of a replica are damaged (see `patching`)
 snapshot-*.bin                  state built from the log (see `goqueue.storage.snapshot`)
 *.cleaned  *.swap               compaction under way (see `goqueue.storage.compaction.compaction`)
 *.tmp                           a file being replaced; removed at start
@@ -28,6 +29,7 @@ CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 TEMPORARY: Final = ".tmp"
 CHECKPOINT: Final = "log.checkpoint"
+DAMAGED: Final = "log.damaged"
 SNAPSHOT_PREFIX: Final = "snapshot-"
 
 _SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex)")

@@ -2,6 +2,9 @@
 
 Replicas are the same byte for byte, so the batches that another one has under the same offsets, of
 the same leaders' epochs, are as long as the stretch that is damaged. What lies behind it stays.
+
+A checkpoint vouches for what lies behind the damage, so the next start would not scan it again and
+take the replica for one that has everything. With a mark in the folder it looks for all of it.
 """
 
 from __future__ import annotations
@@ -11,10 +14,14 @@ from typing import TYPE_CHECKING
 from goqueue.model.errors import BatchError
 from goqueue.model.tuples import NamedTuple
 from goqueue.records.batch import validate, walk
-from goqueue.storage.naming import LOG
-from goqueue.storage.scan import Found
+from goqueue.runtime.disk import replace_file
+from goqueue.storage.naming import DAMAGED, LOG
+from goqueue.storage.scan import Damage, Found
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
     from goqueue.runtime.disk import Bytes, Disk
     from goqueue.storage.epochs import LeaderEpochs
     from goqueue.storage.scan import Context
@@ -77,3 +84,38 @@ def patch(disk: Disk, stretch: DamagedStretch, batches: Bytes, epochs: LeaderEpo
     file = disk.open(stretch.segment.path(LOG))
     file.write(stretch.position, batches)
     file.sync()
+
+
+# --- Until there is a patch -----------------------------------------------------------------------
+
+
+def mark(disk: Disk, folder: Path, *, is_damaged: bool) -> None:
+    """Leave the mark for the next start, or take it away. Returns when that is durable."""
+    path = folder / DAMAGED
+    if is_damaged:
+        replace_file(disk, path, b"")
+    elif disk.exists(path):
+        disk.remove(path)
+        disk.sync_folder(folder)
+
+
+def find_damage(segments: Segments, context: Context) -> Iterator[Damage]:
+    """All damage between the batches of a log; reads everything.
+
+    Raises:
+        DiskError: the disk refused.
+    """
+    for segment in segments:
+        for item in segment.walk(context):
+            if isinstance(item, Damage):
+                yield item
+
+
+def patchable(damage: Iterable[Damage]) -> list[int]:
+    """The offsets at which another replica's batches could be put: intact ones follow there."""
+    return sorted({each.first_offset for each in damage if is_patchable(each)})
+
+
+def is_patchable(damage: Damage) -> bool:
+    """Whether it is a stretch of a file that ends where an intact batch begins."""
+    return damage.resume_at is not None and damage.end > damage.position

@@ -20,6 +20,7 @@ from goqueue.storage.epochs import EpochStart, LeaderEpochs
 from goqueue.storage.naming import (
     CHECKPOINT,
     CLEANED,
+    DAMAGED,
     LOG,
     OFFSET_INDEX,
     SNAPSHOT_PREFIX,
@@ -68,11 +69,13 @@ class RecoveryReport(msgspec.Struct):
     """There are snapshots of state in the folder."""
     checkpoint_damaged: bool = False
     """There was a checkpoint in the folder, and it could not be read."""
+    was_damaged: bool = False
+    """An earlier run has left damaged batches where they are, for other nodes to replace."""
     missing_below_checkpoint: int = 0
     """How many offsets the checkpoint vouched for that are not there any more."""
     lost_from: int | None = None
-    """In a log that other nodes hold too: where it was cut, because something was damaged or
-    missing there."""
+    """In a log that other nodes hold too: the first offset at which something is damaged or
+    missing. It was cut there, or waits for what the others have."""
 
     @property
     def has_lost(self) -> bool:
@@ -188,6 +191,9 @@ def _tidy(
     kept = {f"{base:020d}{suffix}" for base in bases for suffix in (LOG, OFFSET_INDEX, TIME_INDEX)}
     for name in names:
         if name in kept or name == CHECKPOINT:
+            continue
+        if name == DAMAGED:
+            report.was_damaged = True
             continue
         if name.startswith(SNAPSHOT_PREFIX):
             report.has_snapshots = True

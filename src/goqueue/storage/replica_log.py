@@ -18,12 +18,19 @@ from goqueue.records.batch import LENGTH_PREFIX_BYTES, BatchInfo, peek, validate
 from goqueue.storage import lookup
 from goqueue.storage.append_log import Appended, AppendLog
 from goqueue.storage.epochs import LeaderEpochs
-from goqueue.storage.patching import find_stretch, patch
+from goqueue.storage.patching import (
+    find_damage,
+    find_stretch,
+    is_patchable,
+    mark,
+    patch,
+    patchable,
+)
 from goqueue.storage.scan import Found
 from goqueue.storage.snapshot import remove_snapshots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from goqueue.runtime.disk import Bytes
     from goqueue.storage.lookup import Cut
@@ -47,6 +54,10 @@ class ReplicaAppend(NamedTuple):
 
 class ReplicaLog(AppendLog):
     """What is done to a log that is not the only copy."""
+
+    damaged: Sequence[int] = ()
+    """Where a start has found batches damaged that others may have, the first first: as long as
+    there are any, this replica has nothing to say about what it has."""
 
     # --- Copying ---------------------------------------------------------------------------------
 
@@ -277,6 +288,9 @@ class ReplicaLog(AppendLog):
             remove_snapshots(store.disk, self.folder, cut.end_offset)
             store.cut(cut)
             store.load()
+            if self.damaged:
+                self.damaged = [each for each in self.damaged if each < self.end_offset]
+                mark(store.disk, self.folder, is_damaged=bool(self.damaged))
         except DiskError as error:
             self._fail(error)
             raise
@@ -296,26 +310,53 @@ class ReplicaLog(AppendLog):
         """
         patch(self._store.disk, stretch, batches, self.epochs)
 
+    def settle_damage(self) -> None:
+        """Note, durably, what is still damaged after patches; in any thread.
+
+        Snapshots that were made over the damage know less than the log: they go.
+        """
+        store = self._store
+        first = min(self.damaged, default=self.end_offset)
+        context = store.context
+        self.damaged = [each for each in self.damaged if find_stretch(self.segments, each, context)]
+        remove_snapshots(store.disk, self.folder, first)
+        mark(store.disk, self.folder, is_damaged=bool(self.damaged))
+
+    def keep_damage(self) -> None:
+        """Let what is damaged be, as the only copy of a log does; durable, in any thread."""
+        self.damaged = ()
+        mark(self._store.disk, self.folder, is_damaged=False)
+
     # --- Recovering ------------------------------------------------------------------------------
 
     def _cut_damage(self) -> None:
-        """Cut at the first hole or damage that recovery has found, and say so in its report.
+        """Cut at the first hole that recovery has found, and say so in its report.
 
         Before a checkpoint vouches for what lies behind: a crash meanwhile must not hide it.
+        Damage with intact batches behind it stays, marked, until it is known who has what was
+        there: another replica may lack what lies behind.
         """
         store, found = self._store, self.recovery
-        lost = _first_lost(found, store.checkpoint.recovery_point)
-        if lost is not None:
+        known = found.damage
+        if _first_lost(found, store.checkpoint.recovery_point) is not None or found.was_damaged:
             store.shared.on_loss(self.folder)
+        lost = _first_cut(found, store.checkpoint.recovery_point)
         while lost is not None:
             self._cut(self._find_cut(lost))
             found = replace(
                 found, lost_from=self.end_offset, has_snapshots=self.recovery.has_snapshots
             )
-            lost = _first_lost(self.recovery, store.checkpoint.recovery_point)
+            lost = _first_cut(self.recovery, store.checkpoint.recovery_point)
+        if found.was_damaged:
+            known = [*known, *find_damage(self.segments, store.context)]
+        self.damaged = [each for each in patchable(known) if each < self.end_offset]
+        if self.damaged or found.was_damaged:
+            mark(store.disk, self.folder, is_damaged=bool(self.damaged))
+        if self.damaged:
+            found = replace(found, lost_from=self.damaged[0])
         store.report = found
         if found.has_snapshots:
-            remove_snapshots(store.disk, self.folder, self.end_offset)
+            remove_snapshots(store.disk, self.folder, min([self.end_offset, *self.damaged]))
 
 
 def _first_lost(report: RecoveryReport, recovery_point: int) -> int | None:
@@ -324,3 +365,9 @@ def _first_lost(report: RecoveryReport, recovery_point: int) -> int | None:
     if report.missing_below_checkpoint:
         lost.append(recovery_point - report.missing_below_checkpoint)
     return min(lost, default=None)
+
+
+def _first_cut(report: RecoveryReport, recovery_point: int) -> int | None:
+    """The lowest offset from which nothing can be put in place; None when there is none."""
+    kept = [each for each in report.damage if not is_patchable(each)]
+    return _first_lost(replace(report, damage=kept), recovery_point)

@@ -132,7 +132,20 @@ def test_a_recovery_takes_the_log_of_the_newest_epoch_then_the_longest() -> None
     record = maker.partition((3,), None, epoch=5, struck=(1, 2, 3)).value
     ends = {1: LogEnd(3, 90), 2: LogEnd(4, 20), 3: LogEnd(4, 21)}
     record = elections.recovered(record, ends, maker.view)
-    assert (record.leader, record.isr, record.epoch, record.struck) == (3, (3,), 6, ())
+    assert (record.leader, record.isr, record.epoch, record.struck) == (3, (3,), 6, (1, 2))
+
+
+def test_a_node_that_loses_its_disk_once_it_is_chosen_does_not_take_the_other_logs_along() -> None:
+    maker = ViewMaker(1, 2, 3)
+    before = maker.partition((3,), None, epoch=5, struck=(1, 2, 3)).value
+    ends = {1: LogEnd(4, 19), 2: LogEnd(4, 20), 3: LogEnd(4, 21)}
+    chosen = elections.recovered(before, ends, maker.view)
+    record = elections.strike(chosen, 3)
+    assert record is not None
+    maker.put(str(KEY), record)
+    assert elections.is_recoverable(maker.view.partitions[KEY], maker.view)
+    record = elections.recovered(record, ends | {3: LogEnd(-1, 0)}, maker.view)
+    assert record.leader == 2
 
 
 def test_a_recovery_takes_no_log_that_ends_before_another_starts() -> None:

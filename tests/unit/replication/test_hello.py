@@ -22,8 +22,9 @@ from goqueue.model.errors import (
 from goqueue.protocols.kafka.connection.listener import Listener
 from goqueue.protocols.kafka.internal.families import internal_registry, internal_settings
 from goqueue.protocols.kafka.registry import ApiKey, api
-from goqueue.server.peer_tls import load_peer_tls
+from goqueue.protocols.kafka.rights import ANYONE
 from goqueue.server.peers import PeerConnections
+from goqueue.server.security.peer_tls import PeerTls
 from support.certificates import Authority
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ SECRET = b"a secret of the tests"
 class Pings:
     """Something to ask once the greeting is done."""
 
-    @api(ApiKey.LIST_GROUPS)
+    @api(ApiKey.LIST_GROUPS, right=ANYONE)
     def ping(self, ctx: Any, _request: Any) -> dict[str, Any]:
         assert ctx.peer.session.node == (2, 20)
         return {"error_code": 0, "groups": []}
@@ -187,8 +188,8 @@ def test_a_proof_holds_for_its_side_and_its_exchange_alone():
 
 def test_with_tls_both_sides_show_a_certificate(tmp_path: Path):
     authority, other = Authority(tmp_path), Authority(tmp_path, "other")
-    mine = load_peer_tls(*authority.issue("node"), authority.ca_file)
-    foreign = load_peer_tls(*other.issue("foreign"), authority.ca_file)
+    mine = PeerTls(*authority.issue("node"), authority.ca_file)
+    foreign = PeerTls(*other.issue("foreign"), authority.ca_file)
 
     async def scenario():
         async with listening(node(1, 10), tls=mine.listening) as listener:

@@ -6,9 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
+from goqueue.cluster.elections import led_by
 from goqueue.model.errors import DamagedRangeError
 from goqueue.partitions.partition import Isolation
+from goqueue.partitions.replication import repairs
 from support.replicating import ReplicaNode, replicating, until
 from support.scenarios import scenario
 
@@ -34,15 +37,15 @@ async def filled(cluster: ReplicaCluster) -> PartitionKey:
     return key
 
 
-def flip(node: ReplicaNode, *, is_sealed: bool, segment: int = 1) -> None:
+def flip(node: ReplicaNode, *, is_sealed: bool, segment: int = 1, at: int = 300) -> None:
     """Flip a bit of a record in the second segment, or another one, or in the last."""
     files = sorted(node.partition().folder.glob("*.log"))
     assert len(files) > 3
     path = files[segment] if is_sealed else files[-1]
     with path.open("r+b") as file:
-        file.seek(300)
+        file.seek(at)
         byte = file.read(1)
-        file.seek(300)
+        file.seek(at)
         file.write(bytes([byte[0] ^ 1]))
 
 
@@ -188,6 +191,104 @@ async def test_of_two_replicas_with_different_damage_each_has_what_the_other_lac
         await _patched(cluster, 2, firsts[1])
         await cluster.add(3)
         await whole_again(cluster, key)
+
+
+async def damaged_at_a_start(cluster: ReplicaCluster, key: PartitionKey, **segments: int) -> None:
+    """Stop nodes 1 and 2, damage a segment of each, and start them as after a power cut."""
+    before, _ = await cluster.record(key)
+    for node_id in (1, 2):
+        folder = cluster[node_id].partition().folder
+        flip(cluster[node_id], is_sealed=True, segment=segments[f"of_{node_id}"], at=5000)
+        await cluster.stop(node_id)
+        (folder / "log.checkpoint").unlink()  # so that everything is scanned
+        for book in (cluster.folder / f"node-{node_id}").rglob("*checkpoints*"):
+            book.unlink()
+    struck = replace(before, leader=None, epoch=before.epoch + 1, isr=(1,), elr=(), struck=(1, 2))
+    await cluster.write(key, struck)
+    for node_id in (1, 2):
+        node = await cluster.add(node_id)
+        assert [each.topic for each in node.unclean] == ["t"]
+
+
+async def recovered(cluster: ReplicaCluster, key: PartitionKey) -> None:
+    """Let node 1 lead, as a controller does once both have said what they have."""
+    await until(lambda: all(each.partition().is_fetchable for each in cluster.nodes.values()))
+    record, _ = await cluster.record(key)
+    after = replace(record, isr=(1,), elr=(), struck=())
+    await cluster.write(key, led_by(after, 1, record, cluster[1].view))
+    await cluster.led(key, 1)
+
+
+@pytest.mark.usefixtures("patching")
+@scenario
+async def test_damage_that_a_start_finds_in_two_replicas_costs_nothing_that_one_of_them_has(
+    folder: Path,
+):
+    async with replicating(folder) as cluster:
+        key = await filled(cluster)
+        await cluster.stop(3)
+        await cluster.isr(key, 1, 2)
+        await damaged_at_a_start(cluster, key, of_1=1, of_2=3)
+        await recovered(cluster, key)
+        assert cluster[1].partition().log_end == COUNT
+        await cluster.add(3)
+        await whole_again(cluster, key)
+
+
+@pytest.mark.usefixtures("patching")
+@scenario
+async def test_damage_in_the_same_place_of_all_replicas_is_cut_off(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(repairs, "AWAY_S", 0.5)
+    async with replicating(folder) as cluster:
+        key = await filled(cluster)
+        await cluster.stop(3)
+        await cluster.isr(key, 1, 2)
+        await damaged_at_a_start(cluster, key, of_1=0, of_2=0)
+        await recovered(cluster, key)
+        ends = {cluster[each].partition().log_end for each in (1, 2)}
+        assert len(ends) == 1
+        assert 0 < ends.pop() < COUNT
+
+
+@pytest.mark.usefixtures("patching")
+@scenario
+async def test_damage_that_nobody_else_can_have_waits_for_a_replica_that_is_away(folder: Path):
+    async with replicating(folder) as cluster:
+        key = await filled(cluster)
+        await cluster.stop(3)
+        await cluster.isr(key, 1, 2)
+        await damaged_at_a_start(cluster, key, of_1=0, of_2=0)
+        await asyncio.sleep(0.5)
+        assert not cluster[1].partition().is_fetchable
+        await cluster.add(3)  # which has it
+        await recovered(cluster, key)
+        assert cluster[1].partition().log_end == COUNT
+        await whole_again(cluster, key)
+
+
+@scenario
+async def test_the_only_replica_of_a_partition_keeps_what_lies_behind_the_damage(folder: Path):
+    async with replicating(folder, count=1) as cluster:
+        key = await cluster.create(internal_segment_bytes=str(16 * 1024))
+        await cluster.led(key, 1)
+        for number in range(COUNT):
+            cluster[1].publish(b"%d" % number, size=2000)
+        await cluster.committed(COUNT)
+        before, _ = await cluster.record(key)
+        log_folder = cluster[1].partition().folder
+        flip(cluster[1], is_sealed=True, at=5000)
+        await cluster.stop(1)
+        (log_folder / "log.checkpoint").unlink()
+        for book in (cluster.folder / "node-1").rglob("*checkpoints*"):
+            book.unlink()
+        await cluster.write(key, replace(before, leader=None, epoch=1, struck=(1,)))
+        node = await cluster.add(1)
+        assert [each.topic for each in node.unclean] == ["t"]
+        await recovered(cluster, key)
+        assert cluster[1].partition().log_end == COUNT
+        assert meet(cluster[1]) > 0
 
 
 async def _patched(cluster: ReplicaCluster, node: int, first: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from goqueue.cluster.peers import Lane
 from goqueue.model.errors import PeerUnavailableError
-from goqueue.server.peer_tls import load_peer_tls
+from goqueue.server.security.peer_tls import PeerTls
 from support.certificates import Authority
 from support.replicating import replicating
 from support.scenarios import scenario
@@ -25,7 +25,7 @@ async def _encrypted(cluster: ReplicaCluster, folder: Path, *, stranger: int = 0
     for node_id in (1, 2):
         authority = other if node_id == stranger else ours
         files = authority.issue(f"node-{node_id}")
-        cluster.tls[node_id] = load_peer_tls(*files, ours.ca_file)
+        cluster.tls[node_id] = PeerTls(*files, ours.ca_file)
         await cluster.add(node_id)
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from goqueue.model.errors import DiskError
+from goqueue.model.errors import BatchError, DiskError
 from goqueue.records.batch import walk
 from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
-from goqueue.storage.naming import CHECKPOINT
+from goqueue.storage.naming import CHECKPOINT, DAMAGED
 from goqueue.storage.open_files import SharedFiles
 from goqueue.storage.snapshot import Entry, Snapshot, SnapshotFolder
 from goqueue.storage.snapshot_kinds import SnapshotKind
@@ -235,6 +235,7 @@ def test_whatever_is_damaged_a_replica_is_a_prefix_that_can_be_continued(
         path.write_bytes(data)
     replica = _open(folder, is_replica=True)
     replica.check_invariants()
+    _patch_or_cut(replica, whole)
     kept = b""
     for chunk in replica.chunks(replica.start_offset):
         kept += bytes(chunk.data)
@@ -244,6 +245,86 @@ def test_whatever_is_damaged_a_replica_is_a_prefix_that_can_be_continued(
         replica.append_replica(b"".join(parts), gaps=True)
         assert _stored(replica) == whole
     replica.close()
+
+
+def _patch_or_cut(replica: Log, whole: bytes) -> None:
+    """Put in place what another replica has, where a start has found damage."""
+    for first in list(replica.damaged):
+        stretch = replica.damaged_stretch(first)
+        if stretch is None:
+            continue  # a cut has taken it along
+        wanted = range(stretch.first_offset, stretch.end_offset)
+        found = [(at, info) for at, info in walk(whole) if info.base_offset in wanted]
+        try:
+            replica.patch(stretch, b"".join(whole[at : at + i.size_bytes] for at, i in found))
+        except BatchError:  # the epoch that began there is not known without a checkpoint
+            replica.truncate_to(first)
+    replica.settle_damage()
+    assert not replica.damaged
+
+
+def _damage_the_middle(folder: Path) -> bytes:
+    """Flip a bit in the first batch of the second segment; returns all as it was."""
+    log = _filled(folder)
+    whole = _stored(log)
+    log.let_go()
+    second = sorted(folder.glob("*.log"))[1]
+    data = bytearray(second.read_bytes())
+    data[90] ^= 1
+    second.write_bytes(data)
+    return whole
+
+
+def test_damage_with_intact_batches_behind_it_stays_until_it_is_patched(memory_path: Path) -> None:
+    whole = _damage_the_middle(memory_path)
+    log = _open(memory_path, is_replica=True)
+    first = int(sorted(memory_path.glob("*.log"))[1].stem)
+    assert log.damaged == [first]
+    assert log.recovery.has_lost
+    assert log.recovery.lost_from == first
+    assert log.end_offset == 24
+    _patch_or_cut(log, whole)
+    assert _stored(log) == whole
+    log.let_go()
+    again = _open(memory_path, is_replica=True)
+    assert not again.damaged
+    assert not again.recovery.has_lost
+    assert not (memory_path / DAMAGED).exists()
+
+
+def test_damage_is_found_again_by_every_start_until_it_is_patched(memory_path: Path) -> None:
+    """A checkpoint vouches for what lies behind it, and nothing else would be scanned."""
+    whole = _damage_the_middle(memory_path)
+    for _ in range(3):
+        log = _open(memory_path, is_replica=True)
+        log.append_replica(b"", gaps=True)
+        log.flush(checkpoint=True)
+        assert log.damaged
+        assert log.recovery.has_lost
+        log.close()
+    log = _open(memory_path, is_replica=True)
+    _patch_or_cut(log, whole)
+    assert _stored(log) == whole
+
+
+def test_a_cut_takes_the_damage_along(memory_path: Path) -> None:
+    _damage_the_middle(memory_path)
+    log = _open(memory_path, is_replica=True)
+    log.truncate_to(log.damaged[0])
+    assert not log.damaged
+    log.let_go()
+    assert not _open(memory_path, is_replica=True).recovery.has_lost
+
+
+def test_snapshots_that_were_made_over_damage_go_when_it_is_patched(memory_path: Path) -> None:
+    whole = _damage_the_middle(memory_path)
+    log = _open(memory_path, is_replica=True)
+    kind = next(iter(SnapshotKind))
+    _snapshot(memory_path, kind, log.damaged[0] - 1)
+    _snapshot(memory_path, kind, log.end_offset - 1)
+    kept = log.damaged[0] - 1
+    _patch_or_cut(log, whole)
+    assert _offsets(memory_path, kind) == [kept]
 
 
 @pytest.mark.parametrize("at", [0.3, 0.999])

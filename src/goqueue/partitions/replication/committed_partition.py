@@ -151,7 +151,7 @@ class CommittedPartition(Partition):
         """Refuse appends from now on; whoever waits for a commit is told that it is not known."""
         was_leading, led_epoch = self.is_leading, self.leader_epoch
         super().follow(leader, epoch)
-        self.not_enough = self.isolated = None
+        self.not_enough, self.isolated = None, self.restoring
         if was_leading:
             self._over_epoch = led_epoch
             self.verifying.clear()
@@ -251,6 +251,12 @@ class CommittedPartition(Partition):
             ]
         )
         return Placed(*appended)
+
+    def _follow_append(self, size_bytes: int) -> None:  # noqa: ARG002 - as of one node
+        """Batches came from elsewhere: readers and followers find them in the log alone."""
+        self._tail.clear()
+        self._commit.cut()  # a log that was empty may begin later now
+        self._appended([])
 
     def _appended(self, entries: list[TailEntry]) -> None:
         for entry in entries:

@@ -202,7 +202,7 @@ class LedPartition:
                 f"{self.partition.id}: its leader hears neither a follower nor the metadata "
                 "store, so another node may lead by now: try again"
             )
-        return None
+        return self.partition.restoring
 
     @property
     def may_settle(self) -> bool:
@@ -218,6 +218,6 @@ class LedPartition:
         partition = self.partition
         partition.on_appended = partition.on_persisted = None
         partition.not_enough = None
-        partition.isolated = None
+        partition.isolated = partition.restoring
         for watcher in tuple(self.watchers.values()):
             watcher.ended()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from goqueue.partitions.partition_log import PartitionLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from goqueue.runtime.disk import Bytes
     from goqueue.storage.append_log import Appended
@@ -21,6 +21,9 @@ class ReplicatedLog(PartitionLog, Protocol):
 
     At one time, one thing is appended, noted or cut: whoever follows a leader waits for each.
     """
+
+    damaged: Sequence[int]
+    """Where a start has found batches damaged that others may have, the first first."""
 
     def append_replica(self, batches: Bytes, *, gaps: bool = False) -> Appended:
         """Store batches of a leader exactly as they are. See `ReplicaLog`."""
@@ -42,6 +45,12 @@ class ReplicatedLog(PartitionLog, Protocol):
 
         Raises `BatchError` when they are not those that were there, `DiskError`.
         """
+
+    async def settle_patched(self, rebuild: Callable[[], _T]) -> _T | None:
+        """Note what is still `damaged` after patches, and call `rebuild`; otherwise `truncate`."""
+
+    async def forgive(self) -> None:
+        """Let what is `damaged` be, as the only copy of a log does. Raises `DiskError`."""
 
     async def truncate(self, end_offset: int, rebuild: Callable[[], _T]) -> _T | None:
         """Cut the log, with every snapshot of what goes, and call `rebuild` in any thread.

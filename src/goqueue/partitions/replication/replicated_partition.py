@@ -13,14 +13,19 @@ import struct
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from goqueue.model.errors import DamagedRangeError, InvariantError, StorageError
+from goqueue.model.errors import (
+    DamagedRangeError,
+    InvariantError,
+    LeadershipLostError,
+    StorageError,
+)
 from goqueue.model.ids import NO_PRODUCER_ID
 from goqueue.model.internal_topics import is_internal_topic
 from goqueue.partitions.replication.committed_partition import CommittedPartition
 from goqueue.records.batch import LENGTH_PREFIX_BYTES, peek
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from goqueue.partitions.log_state import LogState
     from goqueue.records.batch import BatchInfo
@@ -165,6 +170,9 @@ class ReplicatedPartition(CommittedPartition):
         self._state = state
         self._tail.clear()
         self._commit.cut()
+        self._commit.fail_all(
+            LeadershipLostError(f"{self.id}: the log was cut: what was appended last may be gone")
+        )
         self._visible_to = self.high_watermark
         self._stable_to = self.last_stable
         self.report_damaged_snapshots(self._log.damaged_snapshots)
@@ -196,7 +204,22 @@ class ReplicatedPartition(CommittedPartition):
     @property
     def is_fetchable(self) -> bool:
         """Whether a follower may go on from the end of this log."""
-        return self._log.failure is None and self.distrusted_in is None
+        is_trusted = self.distrusted_in is None and not self._replica.damaged
+        return is_trusted and self._log.failure is None
+
+    @property
+    def damaged(self) -> Sequence[int]:
+        """Where a start has found batches damaged that others may have, the first first."""
+        return self._replica.damaged
+
+    async def settle_patched(self) -> None:
+        """Follow from what was patched: note what is still damaged. Raises `StorageError`."""
+        async with self._turn:
+            self._is_cut(await self._replica.settle_patched(self._rebuild))
+
+    async def forgive(self) -> None:
+        """Let what is damaged be: no other replica will ever have it. Raises `DiskError`."""
+        await self._replica.forgive()
 
     async def is_damaged_at(self, offset: int) -> bool:
         """Whether the stored records at an offset cannot be read; looked at in a thread."""

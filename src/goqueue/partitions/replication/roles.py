@@ -136,7 +136,7 @@ class Roles:
         node_id, record = self._identity.node_id, stored.value
         if not self._view.is_active(node_id):
             return True  # it is looked at again when the registration changes
-        if partition.failure is not None:
+        if partition.failure is not None or partition.damaged:
             return False
         await self.followed.end(key)
         is_new = may_lead(stored, node_id, self._identity.incarnation)

@@ -150,6 +150,13 @@ class Flusher:
                 self._go_on()
         return result
 
+    def cut_off(self) -> None:
+        """The log was cut: whoever waits is told that what they wait for may be gone.
+
+        Other records will have those offsets, and would be taken for it when they are on the disk.
+        """
+        self._tell(LogFailedError("the log was cut"))
+
     @staticmethod
     async def _join(running: asyncio.Future[StorageError | None]) -> None:
         error = await asyncio.shield(running)
