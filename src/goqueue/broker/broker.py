@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from goqueue.administration.groups import GroupAdministrator
+from goqueue.broker.lazy_backups import LazyBackups
 from goqueue.broker.log_broker import LogBroker
 from goqueue.configs.coordinated_group_configs import CoordinatedGroupConfigs
 from goqueue.delays.service import Delays
@@ -91,6 +92,7 @@ class Broker(LogBroker):
         self._build_groups()
         self._build_coordinated()
         self._build_views()
+        self.backups = LazyBackups(self)
 
     def _build_groups(self) -> None:
         """What a cluster has, too: reading, and consumer groups."""
@@ -253,9 +255,11 @@ class Broker(LogBroker):
         await self.redrives.start()
         await self.pipelines.start()
         self.metrics.add_source(BrokerGauges(self))
+        self.backups.start()
 
     async def stop(self) -> None:
         """Stop everything in order, so that the next start has nothing to recover."""
+        await self.backups.stop()
         await self.topic_changes.stop()
         await self.pipelines.stop()
         await self.delays.stop()
@@ -267,6 +271,14 @@ class Broker(LogBroker):
         await self.validator.stop()
         await self.groups.stop()
         await self.close()
+
+    async def reload_settings(self) -> None:
+        """Follow what was restored into the metadata store; in a cluster every node does so."""
+        if self.keeper is None:
+            await self.coordinated_group_configs.load()
+            await self.users.load()
+            await self.access.load()
+            await self.follow_stored_configs()
 
     def passes(self, settings: MaintenanceSettings) -> Sequence[Pass]:
         """What services do now and then."""

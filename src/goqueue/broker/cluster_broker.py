@@ -10,7 +10,7 @@ from goqueue.broker.broker import Broker
 from goqueue.broker.unserved import Unserved
 from goqueue.cluster.view_facts import view_of
 from goqueue.insight.cluster_gauges import ClusterGauges
-from goqueue.model.errors import ClusterError, GroupError
+from goqueue.model.errors import ClusterError, GroupError, LeaderUnavailableError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.pipelines.service import PIPELINES_TOPIC, CopiedReports
 from goqueue.publishing.messages import MessageWriter
@@ -70,6 +70,22 @@ class ClusterBroker(Broker):
         super()._build_schemas()
         copy = self._copied(SCHEMAS_TOPIC, CopiedRegistry(self.schemas), self.schemas.shard)
         self.schemas.catch_up = copy.caught_up
+        self.schemas.confirm = self._confirm_registry
+
+    async def _confirm_registry(self) -> int | None:
+        """The epoch in which this node leads the registry's partition, as the store says."""
+        if self.keeper is not None:
+            await self.keeper.catch_up()
+        topic = self.topics.catalogue.by_name.get(SCHEMAS_TOPIC)
+        if topic is None:
+            return None
+        known = self.facts.partition(topic.topic_id, 0)
+        if known.leader != self.facts.node_id:
+            who = "no node" if known.leader is None else f"node {known.leader}"
+            raise LeaderUnavailableError(
+                f"{who} writes schemas now, and this one cannot tell what there is: try again"
+            )
+        return known.epoch
 
     def _make_writer(self) -> MessageWriter:
         self.publish_router = PublishRouter(
@@ -124,6 +140,7 @@ class ClusterBroker(Broker):
         if self.keeper is not None:
             self.keeper.on_change(gauges.follow)
         self.metrics.add_source(gauges)
+        self.backups.start()
 
     def _follow_group_configs(self) -> None:
         """The settings of a group were changed, maybe by way of another node than its own."""
@@ -137,6 +154,7 @@ class ClusterBroker(Broker):
 
     async def stop(self) -> None:
         """Stop everything in order, so that the next start has nothing to recover."""
+        await self.backups.stop()
         await self.topic_changes.stop()
         await self.redrives.stop()
         await self.dead_letters.stop()

@@ -6,7 +6,12 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
+from goqueue.access.administration import AccessAdministration
+from goqueue.access.authenticator import Authenticator
+from goqueue.access.authorizer import Authorizer
+from goqueue.access.directory import AccessDirectory
 from goqueue.access.users import Users
+from goqueue.audit.log import NO_AUDIT
 from goqueue.cluster.facts import OneNode
 from goqueue.configs.broker_configs import BrokerConfigs, Level
 from goqueue.configs.broker_setting_table import COMPACTION_INTERVAL, PRODUCER_EXPIRY
@@ -38,6 +43,7 @@ from goqueue.tracing.tracer import Tracer
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
 
+    from goqueue.audit.log import AuditLog
     from goqueue.cluster.facts import ClusterFacts
     from goqueue.cluster.metadata import MetadataStore
     from goqueue.cluster.view_keeper import ViewKeeper
@@ -66,6 +72,7 @@ class LogBroker:
         metrics: Metrics | None = None,
         facts: ClusterFacts | None = None,
         keeper: ViewKeeper | None = None,
+        audit: AuditLog = NO_AUDIT,
     ) -> None:
         """Of a node of a cluster, `facts` and `keeper` tell what the others do."""
         self.settings = settings
@@ -83,6 +90,11 @@ class LogBroker:
         self.measures = Measures(self.metrics)
         self.damage = DamageReports(self.metrics)
         self.keeper = keeper
+        self.audit = audit
+        """Who did what; protocols record it."""
+        self.troubles: dict[str, Callable[[], str | None]] = {}
+        """What else somebody should look at: a title, and what tells the reason while there is one.
+        The server adds what the broker itself does not know."""
         self.configs = BrokerConfigs(store, settings, keeper)
         self.topics = self._make_topics()
         self.topics_at_start: Collection[str] = ()
@@ -110,7 +122,7 @@ class LogBroker:
         self.health = Health(self.metrics, self.disk, settings.data_dir)
         self.partitions.on_opened = self.health.opened
         self.producer_ids = ProducerIds(store)
-        self.users = Users(store, self.executor, settings.initial_users, keeper)
+        self._build_access()
         self.traces = TraceStore(
             settings.tracing,
             self.disk,
@@ -127,13 +139,27 @@ class LogBroker:
         """Partitions to hand messages over to, wherever they are led."""
         self.large_batches = LargeBatches(self.partitions, self.opener)
         self.topic_changes = self._make_topic_changes()
+        self._offer_topic_changes()
+        self.open_partitions: Callable[[], Awaitable[object]] = self.partitions.open_all
+
+    def _offer_topic_changes(self) -> None:
         self.create_topic = self.topic_changes.create
         self.create_internal_topic = self.topic_changes.create_internal
         self.delete_topic = self.topic_changes.delete
         self.grow_topic = self.topic_changes.grow
         self.configure_topic = self.topic_changes.configure
         self.delete_records = self.topic_changes.delete_records
-        self.open_partitions: Callable[[], Awaitable[object]] = self.partitions.open_all
+
+    def _build_access(self) -> None:
+        settings, store = self.settings.access, self.store
+        self.users = Users(store, self.executor, self.settings.initial_users, self.keeper)
+        self.access = AccessDirectory(
+            store, self.users, root_key=settings.root_key, keeper=self.keeper
+        )
+        """Rules, roles and keys."""
+        self.access_administration = AccessAdministration(self.access, self.clock)
+        self.authorizer = Authorizer(settings, self.access)
+        self.authenticator = Authenticator(settings, self.access, self.clock, self.executor)
 
     def _make_topics(self) -> Topics:
         if self.keeper is None:
@@ -182,6 +208,7 @@ class LogBroker:
         self.topics_at_start = frozenset(self.topics.catalogue.by_name)
         await self.topic_changes.restore_internal_settings()
         await self.users.load()
+        await self.access.load()
         await self.tracer.start()
         await self.open_partitions()
         self.metrics.add_source(self.health.put)
@@ -218,6 +245,12 @@ class LogBroker:
             settings=settings,
             tasks=tasks,
         )
+
+    async def follow_stored_configs(self) -> None:
+        """Read what was set for the broker anew; topics follow from their next append on."""
+        await self.configs.load()
+        affected = self.topics.use_defaults(self.configs.topic_defaults())
+        await self.topic_changes.follow_defaults(affected)
 
     async def configure(self, level: Level, overrides: Mapping[str, str]) -> None:
         """Replace what was set for this node or for the cluster. Raises like `BrokerConfigs.check`.

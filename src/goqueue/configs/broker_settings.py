@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from goqueue.access.settings import AccessSettings
 from goqueue.groups.settings import OFFSETS_PARTITIONS, GroupSettings
 from goqueue.model.limits import MAX_OPEN_SEGMENTS
 from goqueue.tracing.store import TracingSettings
@@ -31,6 +32,12 @@ class BrokerSettings(msgspec.Struct, frozen=True):
     """What the server's configuration says, under Kafka's names: shown to administrators."""
     initial_users: tuple[tuple[str, str], ...] = ()
     """Names and passwords of users to make at the first start."""
+    access: AccessSettings = msgspec.field(default_factory=AccessSettings)
+    """Whether clients are asked who they are, and which of them need no rule."""
+    exposed: str | None = None
+    """What other machines can reach without logins or TLS, as a sentence; None: nothing."""
+    audit_topic: bool = False
+    """The events of the audit log are published to a topic, too."""
     max_open_segments: int = MAX_OPEN_SEGMENTS
     """Of all logs together; see `goqueue.storage.open_files`."""
     remote_queue_sources: bool = False

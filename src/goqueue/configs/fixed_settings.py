@@ -126,7 +126,7 @@ _GROUPS: Final = (
 
 _BROKER: Final = (
     _fixed("advertised.listeners", "", "list", "Where clients are told to connect."),
-    _fixed("authorizer.class.name", "", "string", "There is no authorizer."),
+    _fixed("authorizer.class.name", "", "string", "The authorizer is built in: `auth.enabled`."),
     _fixed(
         "auto.create.topics.enable",
         "true",
@@ -175,7 +175,7 @@ _BROKER: Final = (
     ),
     _fixed(
         "sasl.enabled.mechanisms",
-        "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
         "list",
         "How clients may log in.",
     ),

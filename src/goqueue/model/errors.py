@@ -501,6 +501,12 @@ class ReadOnlyConfigError(InvalidBrokerConfigError):
     """A setting of the broker cannot be changed while it runs."""
 
 
+class TopicRestoringError(TopicError):
+    """The topic is being restored from a backup and takes no messages until that is done."""
+
+    retriable = True
+
+
 class CompactedTopicError(TopicError):
     """Records of a topic that is only compacted are not removed by offset."""
 
@@ -852,6 +858,54 @@ class UnsupportedMechanismError(CredentialError):
     """A mechanism that does not exist, or that keys cannot be stored for."""
 
 
+class TooManyCredentialsError(CredentialError):
+    """There are as many users, keys, rules or roles as there may be."""
+
+
+class UnknownKeyError(CredentialError):
+    """There is no API key of that id."""
+
+
+class UnknownRuleError(CredentialError):
+    """There is no rule of that id."""
+
+
+class UnknownRoleError(CredentialError):
+    """There is no role of that name."""
+
+
+class InvalidRuleError(CredentialError):
+    """A rule that cannot be: its principal, resource or operation is none."""
+
+
+class InvalidRoleError(CredentialError):
+    """A role that cannot be: its name or a permission is none, or it is built in."""
+
+
+class AccessDisabledError(CredentialError):
+    """Rules, roles and keys are not checked on this server, so none are stored."""
+
+
+class AuthorizationFailedError(GoQueueError):
+    """The principal may not do this. The text is the same whether or not the object exists."""
+
+
+class TopicAuthorizationFailedError(AuthorizationFailedError):
+    """The principal lacks a right on a topic."""
+
+
+class GroupAuthorizationFailedError(AuthorizationFailedError):
+    """The principal lacks a right on a group."""
+
+
+class TransactionalIdAuthorizationFailedError(AuthorizationFailedError):
+    """The principal lacks a right on a transactional id."""
+
+
+class ClusterAuthorizationFailedError(AuthorizationFailedError):
+    """The principal lacks a right on the cluster."""
+
+
 class CorruptCredentialError(StorageError):
     """The stored keys of a user do not decode."""
 
@@ -869,6 +923,41 @@ class UnknownTraceError(TraceError):
 
 class TraceExportError(TraceError):
     """Traces cannot be given to whom they should go to."""
+
+
+# --- Backups -------------------------------------------------------------------------------------
+
+
+class BackupError(GoQueueError):
+    """A backup cannot be made, read or restored as it was asked for."""
+
+
+class UnknownBackupError(BackupError):
+    """There is no backup and no job with that id."""
+
+
+class DamagedBackupError(BackupError):
+    """A file of a backup is missing, or is not what was written."""
+
+
+class BackupKeyError(BackupError):
+    """The key of an encrypted backup is missing or wrong."""
+
+
+class BackupBusyError(BackupError):
+    """Another job is under way, one at a time."""
+
+    retriable = True
+
+
+class BackupUnavailableError(BackupError):
+    """The destination cannot be read or written now, or a node does not answer."""
+
+    retriable = True
+
+
+class RestoreConflictError(BackupError):
+    """What a backup would restore is in the way of what is there already."""
 
 
 class InvariantError(GoQueueError):

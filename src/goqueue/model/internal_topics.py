@@ -19,6 +19,7 @@ SCHEMAS: Final = "__schemas"
 DELAYED: Final = "__delayed"
 DELAY_STATE: Final = "__delay_state"
 PIPELINES: Final = "__pipelines"
+AUDIT: Final = "__audit"
 
 COMPANIONS: Final[Mapping[str, tuple[str, int]]] = MappingProxyType(
     {QUEUE_STATE: (CONSUMER_OFFSETS, 1), DELAYED: (DELAY_STATE, 3)}
@@ -47,6 +48,8 @@ INTERNAL_TOPICS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         # Reports come every few seconds and only the newest counts: small segments are compacted
         # early.
         PIPELINES: {**_NEWEST_VALUES, "segment.bytes": str(8 << 20)},
+        # A copy of the audit log's lines for those who follow them; the file is kept by its size.
+        AUDIT: {"cleanup.policy": "delete", "retention.ms": str(90 * 24 * 3_600_000)},
     }
 )
 """The settings that the state in each depends on."""

@@ -57,12 +57,18 @@ MAX_METADATA_SESSIONS: Final = 10_000
 MAX_USER_NAME_BYTES: Final = 255
 """One user name, in UTF-8; a longer one is refused with `UnacceptableCredentialError`."""
 
+MAX_RESOURCE_NAME_CHARS: Final = 1000
+"""The name of a resource in a rule; a rule with a longer one is refused."""
+
 MIN_SCRAM_ITERATIONS: Final = 4096
 """Iterations of a salted password. Fewer are refused, as in Kafka; RFC 7677 asks for at least as
 many."""
 
 MAX_SASL_MESSAGE_BYTES: Final = 8192
 """One SASL message of a client, of any mechanism; a longer one fails the login."""
+
+MAX_TOKEN_CHARS: Final = 16 * 1024
+"""One bearer token; a longer one is refused before it is looked at."""
 
 MAX_STANDBY_REPLICAS: Final = 10
 """Standby replicas of one Streams task; a setting with more is refused."""

@@ -18,7 +18,7 @@ from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.commit import CommitPolicy, LocalCommit
 from goqueue.partitions.markers import Marker, encode_marker
 from goqueue.partitions.measures import Measures
-from goqueue.partitions.replica import ALONE, Following, Leading, Replica
+from goqueue.partitions.replica import ALONE, Following, Leading, RestorableReplica
 from goqueue.records.batch import DELIVERY, BatchInfo, peek
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ _placed: Final[Callable[[tuple[int, int, bool]], Placed]] = partial(tuple.__new_
 """`Placed` of a tuple, in a third of the time."""
 
 
-class Partition(Replica):
+class Partition(RestorableReplica):
     """What readers and writers use of a replica: its watermarks, appends, reads, and who waits.
 
     The leader appends; a follower refuses with `NotLeaderError`. Whether this node leads is looked

@@ -247,6 +247,7 @@ class Partitions:
             marks=self._marks,
             damage=self.damage,
         )
+        partition.hold(is_restoring=topic.is_restoring)
         self.on_opened(1)
         return partition
 
@@ -306,7 +307,7 @@ class Partitions:
         """Let the logs of a topic follow its changed settings."""
         config = topic.settings.log_config()
         for partition in self.local_of(topic):
-            partition.configure(config)
+            partition.configure(config, is_restoring=topic.is_restoring)
 
     def of_topic(self, topic: Topic) -> list[Partition]:
         """The partitions of one topic, in order; in a cluster those of which a replica is here.

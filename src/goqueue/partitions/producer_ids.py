@@ -11,7 +11,7 @@ from goqueue.model.errors import InvariantError, MetadataUnavailableError
 BLOCK_SIZE: Final = 1000
 """Ids reserved at once; those of a block that a stopped broker did not use are never used."""
 
-_KEY: Final = "producer-ids/next-block"
+NEXT_BLOCK_KEY: Final = "producer-ids/next-block"
 _ATTEMPTS: Final = 10
 """As often as other nodes may be first, before a producer is told to try again."""
 
@@ -43,6 +43,10 @@ class ProducerIds:
         self._next += 1
         return producer_id
 
+    def discard(self) -> None:
+        """Give out none of the ids that are reserved: a backup that was restored may have them."""
+        self._next = self._end = 0
+
     async def _reserve(self) -> None:
         """Reserve the next block.
 
@@ -50,10 +54,10 @@ class ProducerIds:
         block whose answer was lost nobody knows whose it is, so it is nobody's.
         """
         for _ in range(_ATTEMPTS):
-            entry = await self._store.get(_KEY)
+            entry = await self._store.get(NEXT_BLOCK_KEY)
             start = int(entry.value) if entry else 0
-            condition = Condition(_KEY, entry.revision if entry else ABSENT)
-            put = Put(_KEY, str(start + BLOCK_SIZE).encode())
+            condition = Condition(NEXT_BLOCK_KEY, entry.revision if entry else ABSENT)
+            put = Put(NEXT_BLOCK_KEY, str(start + BLOCK_SIZE).encode())
             if isinstance(await self._store.transact([condition], [put]), Committed):
                 self._next, self._end = start, start + BLOCK_SIZE
                 return

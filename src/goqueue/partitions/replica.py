@@ -7,7 +7,7 @@ everything in epoch 0. What readers and writers do is in `goqueue.partitions.par
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from goqueue.metrics.registry import Metrics
 from goqueue.model.errors import (
@@ -16,20 +16,26 @@ from goqueue.model.errors import (
     FencedLeaderEpochError,
     InvariantError,
     NotLeaderError,
+    TopicRestoringError,
     UnknownLeaderEpochError,
 )
 from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.damage import DamageReports
 from goqueue.partitions.due_marks import MaintenanceMarks
 from goqueue.partitions.waiting import Waiters
+from goqueue.records.batch import stamp, walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from goqueue.model.errors import GoQueueError
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.opening import OpenedLog
+    from goqueue.runtime.clock import Clock
     from goqueue.storage.config import Fsync, LogConfig
+    from goqueue.storage.disk_log import DiskLog
     from goqueue.storage.epochs import LeaderEpochs
+    from goqueue.storage.lookup import LogView
     from goqueue.storage.recovery import RecoveryReport
 
 
@@ -275,3 +281,78 @@ class Replica:
         self.is_closed = True
         self._wake_all()
         await self._log.remove()
+
+
+class RestorableReplica(Replica):
+    """A replica that a backup is made of, or restored into: batches under the offsets they had.
+
+    The leader stores them as it stores what a producer sends, stamped with its own epoch, so that
+    followers fetch them like any others. Publishers are refused until everything is there.
+    """
+
+    _clock: Clock
+    isolated: GoQueueError | None
+    restoring: GoQueueError | None = None
+    """Why publishers are refused, if a backup is being restored here."""
+
+    @property
+    def _files(self) -> DiskLog:
+        """The log, which is on the disk where there are backups."""
+        return cast("DiskLog", self._log)
+
+    def view(self, end_offset: int, *, holds_files: bool) -> LogView:
+        """The log as it is now, up to an offset, to be copied from any thread."""
+        return self._files.view(end_offset, holds_files=holds_files)
+
+    def _follow_append(self, size_bytes: int) -> None:
+        """Batches were stored: let everybody who waits for them know."""
+        raise NotImplementedError
+
+    def configure(self, config: LogConfig, *, is_restoring: bool = False) -> None:
+        """Follow other settings of the topic from now on."""
+        super().configure(config)
+        self.hold(is_restoring=is_restoring)
+
+    def hold(self, *, is_restoring: bool) -> None:
+        """Refuse publishers while a backup is being restored here, or let them in again."""
+        before, self.restoring = self.restoring, None
+        if is_restoring:
+            self.restoring = TopicRestoringError(
+                f"topic {self.id.topic!r} is being restored from a backup: try again when that is "
+                "done"
+            )
+        if self.isolated is before:
+            self.isolated = self.restoring
+
+    async def begin_at(self, offset: int) -> None:
+        """Let an empty log go on at an offset. Raises `StorageError` if the disk refuses."""
+        self.check_leading()
+        await self._files.begin_at(offset)
+        self._follow_append(0)
+
+    async def adopt(self, batches: bytearray) -> None:
+        """Store batches of a backup under their own offsets, as a batch of this leader each.
+
+        Raises:
+            NotLeaderError: this node does not lead the partition (any more).
+            OffsetGapError, BatchError: they do not continue the log, or are damaged.
+            DiskError, LogFailedError: the disk refused; nothing was stored.
+        """
+        self.check_leading()
+        epoch = self.leader_epoch
+        headers = list(walk(batches))
+        for position, info in headers:
+            stamp(batches, position, info.base_offset, epoch)
+
+        def check() -> None:
+            if self.leader_epoch != epoch or not self.is_leading:
+                raise NotLeaderError(str(self.id))
+
+        before = self._log.end_offset
+        await self._files.copy(batches, gaps=True, check=check)
+        view, now_ms = memoryview(batches), self._clock.now_ms()
+        for position, info in headers:
+            if info.next_offset > before and self._state.follows(info):
+                batch = view[position : position + info.size_bytes]
+                self._state.note(info, info.base_offset, batch, now_ms)
+        self._follow_append(len(batches))

@@ -18,6 +18,7 @@ from goqueue.topics.replica_assignments import ANYWHERE, Replication
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+    from uuid import UUID
 
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.partitions import Partitions
@@ -64,6 +65,36 @@ class TopicChanges:
             return topic
 
         return await self.to_the_end(create())
+
+    async def restore(
+        self,
+        name: str,
+        partition_count: int,
+        overrides: Mapping[str, str],
+        topic_id: UUID,
+        replication: Replication = ANYWHERE,
+    ) -> Topic:
+        """Make a topic under an id of its own for a backup to be restored into it.
+
+        It takes no messages before `restored`. Raises like `Topics.plan`.
+        """
+
+        async def create() -> Topic:
+            topic = await self.topics.restore(
+                name, partition_count, overrides, topic_id, replication=replication
+            )
+            await self._partitions.open_topic(topic)
+            return topic
+
+        return await self.to_the_end(create())
+
+    async def restored(self, name: str) -> None:
+        """Let a topic that was restored take messages."""
+
+        async def finish() -> None:
+            self._partitions.configure_topic(await self.topics.restored(name))
+
+        await self.to_the_end(finish())
 
     async def opened(self, topic: Topic) -> None:
         """Return when this node has opened its replicas of a new topic; on one node it has."""

@@ -72,7 +72,8 @@ class StraightPublisher:
             return None
         settings = topic.settings
         limits = settings.timestamp_limits
-        if topic.is_internal or settings.validates or settings.may_open or limits is None:
+        is_plain = not (topic.is_internal or topic.is_restoring or settings.validates)
+        if not is_plain or settings.may_open or limits is None:
             return None
         place = self._traces.place(topic, partition_id.partition)
         measures = self._measures.topic(topic.name)

@@ -151,8 +151,11 @@ class QueueReplay:
         has not come to yet is in what it will say."""
         self._is_first = True
 
-    def take(self, entries: Iterable[StateEntry], *, is_damaged: bool) -> None:
-        """Take in entries in the order of the log; some before them may be lost."""
+    def take(self, entries: Iterable[StateEntry], *, is_damaged: bool) -> Iterator[None]:
+        """Take in entries in the order of the log; some before them may be lost.
+
+        That is done as the steps are drawn, each of which is short.
+        """
         for key, value in entries:
             if key in (BEGIN, END):
                 self._leases.clear()
@@ -161,11 +164,12 @@ class QueueReplay:
                 continue
             self._is_first = False
             try:
-                self._apply(key, value, is_damaged=is_damaged)
+                yield from self._apply(key, value, is_damaged=is_damaged)
             except _UNREADABLE as error:
                 self._on_lost(f"an entry of {_name(key)} is lost: {error}")
+            yield
 
-    def _apply(self, key: bytes, value: bytes | None, *, is_damaged: bool) -> None:
+    def _apply(self, key: bytes, value: bytes | None, *, is_damaged: bool) -> Iterator[None]:
         if key[:1] == _MEMBER:
             self._apply_member(key, value)
             return
@@ -179,7 +183,15 @@ class QueueReplay:
         group = self.groups.get(group_id)
         if group is None and is_damaged and _GROUP + group_id.encode() not in self._ended:
             group = self._begin_group(group_id)
-        if group is not None:
+        if group is None:
+            return
+        if value is not None and value[0] == _WHOLE:
+            group.close(place)
+            dumped = self._with_leases(key, msgspec.msgpack.decode(value[1:]))
+            queue = PartitionQueue(0, group.unacked)
+            yield from queue.restore(dumped)
+            group.queues[place] = queue
+        else:
             self._apply_queue(group, place, key, value, is_damaged=is_damaged)
 
     def _apply_queue(
@@ -196,10 +208,6 @@ class QueueReplay:
         elif value[0] == _LEASES:
             leases = msgspec.msgpack.decode(value[1:])
             self._leases.setdefault(key, {}).update((lease[0], lease) for lease in leases)
-        elif value[0] == _WHOLE:
-            group.close(place)
-            dumped = self._with_leases(key, msgspec.msgpack.decode(value[1:]))
-            group.queues[place] = PartitionQueue.load(dumped, group.unacked)
         elif value[0] == _DEAD:
             if place in group.queues:
                 group.queues[place].add_dead(msgspec.msgpack.decode(value[1:]))

@@ -15,7 +15,7 @@ from goqueue.queues.delivery.members import SharedMember
 from goqueue.queues.delivery.settings import Mode, QueueSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from goqueue.groups.polling.memberships import Memberships
     from goqueue.model.topic_partition import TopicPartition
@@ -145,3 +145,9 @@ class QueueMembers:
             return sorted(member.owner.assigned)
         topics = self._queues.group(member.group_id).members.get(member.member_id).topics
         return self._queues.partitions_of_topics(topics)
+
+    def topics_of(self, member: QueueMember) -> Collection[str]:
+        """The topics that a member takes from."""
+        if member.owner is not None:
+            return {each.topic for each in member.owner.assigned}
+        return self._queues.group(member.group_id).members.get(member.member_id).topics

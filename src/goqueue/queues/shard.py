@@ -96,9 +96,9 @@ class QueueShard:
         """A replay begins; until it is over, everybody sees what was before."""
         self._replay = QueueReplay(self._on_lost)
 
-    def replay(self, entries: Sequence[StateEntry], lost_count: int) -> None:
-        """Take in entries as they were stored."""
-        self._replay.take(entries, is_damaged=lost_count > 0)
+    def replay(self, entries: Sequence[StateEntry], lost_count: int) -> Iterator[None]:
+        """Take in entries as they were stored, in steps: a queue may have a million messages."""
+        return self._replay.take(entries, is_damaged=lost_count > 0)
 
     def loaded(self, _lost_count: int) -> None:
         """The replay is over; members that are there stay there, others have a session anew."""

@@ -52,6 +52,9 @@ class Schemas:
         self.catch_up: Callable[[], Awaitable[None]] | None = None
         """Of a node that may have a copy: returns when that has all that was committed until now,
         or it turns out that nobody knows."""
+        self.confirm: Callable[[], Awaitable[int | None]] | None = None
+        """Of a cluster: the epoch in which this node writes, once it is certain that no other one
+        has begun to; None before the first schema."""
         self._loading = self.registry
         self.shard = SerialShard(
             self,
@@ -106,6 +109,26 @@ class Schemas:
         """
         if self.catch_up is not None and self.registry.generation == generation:
             await self.catch_up()
+        return self.registry.generation != generation
+
+    async def may_be_stale(self, generation: int) -> bool:
+        """Whether a later generation of the registry has to be looked at before a refusal.
+
+        The node that writes asks this before it says that something is not there: another one may
+        have begun to write, and it may not have heard of that.
+
+        Raises:
+            ClusterError, RegistryUnavailableError: another node writes, or nobody knows.
+        """
+        if self.confirm is None:
+            return False
+        epoch = await self.confirm()
+        if epoch is None:
+            return False
+        state = self.shard.state
+        await state.active()
+        if state.epoch != epoch:  # it leads anew, and has not loaded what others have stored
+            raise _unavailable()
         return self.registry.generation != generation
 
     # --- What is stored --------------------------------------------------------------------------

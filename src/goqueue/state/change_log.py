@@ -96,15 +96,14 @@ class ChangeLog(StateLog):
         """
         if self.is_empty:
             return False
-        started_s = self._begin_snapshot()
+        started_s, epoch = self._begin_snapshot(), self.partition.leader_epoch
         begins_at = self._append([(BEGIN, b"")])[0] - 1
         size_bytes = await self._append_slices(entries)
         if self.others_synced is not None:
             await self.others_synced()
+        self._check_led(epoch)
         end = self._append([(END, b"")])[0]
-        await self.partition.synced(end)
-        if not self.partition.is_committed(end):
-            await self.partition.committed(end)  # what other replicas lack may still be cut off
+        await self._kept(end, epoch)
         complete = Snapshot(self._kind, begins_at - 1, self._stamp_ms(), ())
         await in_thread(executor, partial(self._snapshots.save, complete))
         self._snapshot_size = size_bytes

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import mmh3
 
@@ -118,10 +118,13 @@ class Coordinators:
         self._topics = topics
         self._following: dict[tuple[str, int], asyncio.Task[None]] = {}
         """Of a cluster: what is under way for the shard of each unit."""
+        self.families: dict[str, Family[Any]] = {}
+        """Those that were started, by the topic that their state is in."""
 
     async def start(self, family: Family[_S]) -> None:
         """Open what is led here, some at a time; from now on with every change of leadership."""
         family.topics = self._topics
+        self.families[family.topic] = family
         if self._partitions.facts is not None:
             await self._watch(family)
             return

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from goqueue.model.errors import DamagedRangeError
+from goqueue.model.errors import DamagedRangeError, LeadershipLostError
 from goqueue.records import Record, decode_rows, encode
 from goqueue.records.batch import BatchInfo, peek, walk
 from goqueue.runtime.tasks import in_thread
@@ -180,7 +180,7 @@ class StateLog:
         """
         if self.is_empty:
             return False
-        started_s = self._begin_snapshot()
+        started_s, epoch = self._begin_snapshot(), self.partition.leader_epoch
         last_offset, now_ms = self.partition.log_end - 1, self._stamp_ms()
         kept: list[Entry] = []
         for count, (key, value) in enumerate(entries, 1):
@@ -189,14 +189,33 @@ class StateLog:
             if count % SLICE_ENTRIES == 0:
                 await asyncio.sleep(0)
         # Everything that it may speak of: a power cut must not leave less in the log.
-        end = self.partition.log_end
-        await self.partition.synced(end)
-        if not self.partition.is_committed(end):
-            await self.partition.committed(end)  # what other replicas lack may still be cut off
+        await self._kept(self.partition.log_end, epoch)
         snapshot = Snapshot(self._kind, last_offset, now_ms, tuple(kept))
         await in_thread(executor, partial(self._snapshots.save, snapshot))
         self._on_saved(self._clock.monotonic_s() - started_s)
         return True
+
+    async def _kept(self, end: int, epoch: int) -> None:
+        """Return when everything before an offset is on the disk, and on the other replicas.
+
+        Raises:
+            LeadershipLostError: another node has led since; it may have cut that off.
+            StorageError: the disk refuses.
+        """
+        partition = self.partition
+        await partition.synced(end)
+        if not partition.is_committed(end):
+            await partition.committed(end)  # what other replicas lack may still be cut off
+        self._check_led(epoch)
+
+    def _check_led(self, epoch: int) -> None:
+        """Raise `LeadershipLostError` where another node may have written since."""
+        partition = self.partition
+        if not partition.is_leading or partition.leader_epoch != epoch:
+            raise LeadershipLostError(
+                f"{partition.id}: this node does not lead it in epoch {epoch} any more, so what a "
+                "snapshot speaks of may be gone"
+            )
 
     def _begin_snapshot(self) -> float:
         """Count anew, before the attempt; returns the time.

@@ -16,8 +16,12 @@ class StateMachine(Protocol):
     def begin(self) -> None:
         """Forget everything: a replay begins."""
 
-    def replay(self, entries: Sequence[StateEntry], lost_count: int) -> None:
-        """Take in entries as they were stored; so many are known to be lost before them."""
+    def replay(self, entries: Sequence[StateEntry], lost_count: int) -> Iterable[None] | None:
+        """Take in entries as they were stored; so many are known to be lost before them.
+
+        Where single entries may be large, it returns the steps in which that is done as they are
+        drawn: between two of them the event loop may turn.
+        """
 
     def loaded(self, lost_count: int) -> None:
         """The replay is over, and so many entries were lost."""

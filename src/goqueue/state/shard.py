@@ -19,6 +19,7 @@ from collections import deque
 from contextlib import suppress
 from enum import Enum, auto
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import GoQueueError, LeadershipLostError, StorageError
@@ -261,10 +262,11 @@ class StateShard:
         now_s = asyncio.get_running_loop().time
         until_s = now_s() + _APPLY_S
         for at in range(0, len(entries), _AT_ONCE):
-            self._machine.replay(entries[at : at + _AT_ONCE], self.log.lost_count)
-            if now_s() >= until_s:
-                await asyncio.sleep(0)
-                until_s = now_s() + _APPLY_S
+            steps = self._machine.replay(entries[at : at + _AT_ONCE], self.log.lost_count)
+            for _ in chain(steps or (), (None,)):
+                if now_s() >= until_s:
+                    await asyncio.sleep(0)
+                    until_s = now_s() + _APPLY_S
 
     def failed(
         self, error: StorageError, send: Callable[[GoQueueError], None] | None = None

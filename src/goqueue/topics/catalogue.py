@@ -6,10 +6,9 @@ whole when something changes, so that a reader sees one consistent catalogue.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 import msgspec
@@ -38,7 +37,9 @@ from goqueue.model.errors import (
 )
 from goqueue.model.internal_topics import is_internal_topic
 from goqueue.model.limits import MAX_TOPIC_PARTITIONS
+from goqueue.topics.names import check_name
 from goqueue.topics.replica_assignments import ANYWHERE, Replication
+from goqueue.topics.restored_topics import RestoredTopics
 from goqueue.topics.settings import TopicSettings, check_overrides
 from goqueue.topics.stored_topic import DELETED, TOPICS, StoredTopic
 
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from goqueue.model.topic_partition import TopicPartition
-
-
-_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -62,6 +60,8 @@ class Topic(msgspec.Struct, frozen=True):
     is_internal: bool = False
     """The broker keeps its own state here: what its name says."""
     replication_factor: int = 1
+    is_restoring: bool = False
+    """A backup is being restored into it; it takes no messages meanwhile."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "is_internal", is_internal_topic(self.name))
@@ -73,6 +73,7 @@ class Topic(msgspec.Struct, frozen=True):
             self.partition_count,
             dict(self.settings.overrides),
             self.replication_factor,
+            self.is_restoring,
             token,
         )
 
@@ -137,7 +138,7 @@ def catalogue_of(version: int, names: dict[str, Topic]) -> Catalogue:
     return Catalogue(version, MappingProxyType(names), MappingProxyType(ids))
 
 
-class Topics:
+class Topics(RestoredTopics[Topic]):
     """The catalogue, and every way to change it."""
 
     def __init__(self, store: MetadataStore, defaults: Mapping[str, str]) -> None:
@@ -145,7 +146,7 @@ class Topics:
         self._static = dict(defaults)
         self._defaults = self._static
         self._watchers: list[Callable[[], None]] = []
-        self.catalogue = Catalogue()
+        self.catalogue: Catalogue = Catalogue()
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """Call back, right after, whenever the catalogue has been replaced."""
@@ -267,6 +268,10 @@ class Topics:
         topic = self.plan(
             name, partition_count, overrides or {}, internal=internal, replication=replication
         )
+        return await self._make(topic, replication)
+
+    async def _make(self, topic: Topic, replication: Replication) -> Topic:  # noqa: ARG002 - as above
+        """Store a topic that is new."""
         return await self._store_topic(topic)
 
     async def grow(
@@ -380,18 +385,5 @@ class Topics:
             settings,
             revision,
             replication_factor=stored.replication_factor,
-        )
-
-
-def check_name(name: str) -> None:
-    """Hold a name to the rule, whichever protocol it came by.
-
-    Raises:
-        InvalidTopicNameError: saying what the rule is.
-    """
-    if not _NAME.fullmatch(name) or name in {".", ".."}:
-        shown = name if len(name) <= 60 else name[:60] + "…"
-        raise InvalidTopicNameError(
-            f"{shown!r} cannot be a topic's name: 1 to 249 letters, digits, '.', '_' or '-', and "
-            "not '.' or '..'"
+            is_restoring=stored.is_restoring,
         )

@@ -121,8 +121,7 @@ class ClusterTopics(Topics):
 
     async def _refresh(self) -> None:
         try:
-            snapshot = await self._store.range("cluster/")
-            await self._keeper.reached(snapshot.revision)
+            await self._keeper.catch_up()
         except MetadataUnavailableError as error:
             logger.info("topics that are new elsewhere are not known here: %s", error)
         finally:
@@ -168,7 +167,7 @@ class ClusterTopics(Topics):
             self.unreadable.discard(name)
             if old is not None and old.topic_id != topic.topic_id:
                 self.on_removed(old)
-            elif old is not None and old.settings != topic.settings:
+            elif old is not None and _follows(old) != _follows(topic):
                 configured.append(topic)
             topics[name] = topic
         self._publish(catalogue_of(self.catalogue.version + 1, topics))
@@ -229,20 +228,12 @@ class ClusterTopics(Topics):
             )
         return factor
 
-    async def create(
-        self,
-        name: str,
-        partition_count: int,
-        overrides: Mapping[str, str] | None = None,
-        *,
-        internal: bool = False,
-        replication: Replication = ANYWHERE,
-    ) -> Topic:
-        """Make a topic and the records of its partitions. Raises like `plan`."""
-        topic = self.plan(
-            name, partition_count, overrides or {}, internal=internal, replication=replication
-        )
+    async def _make(self, topic: Topic, replication: Replication) -> Topic:
+        """Store a topic and the records of its partitions."""
         return await self._make_partitions(topic, 0, replication)
+
+    async def _store_topic(self, topic: Topic) -> Topic:
+        return await self._write(topic, new_token(), (), ())
 
     async def grow(
         self, name: str, partition_count: int, replication: Replication = ANYWHERE
@@ -384,6 +375,11 @@ class ClusterTopics(Topics):
             raise changing(topic.name)
         await self._keeper.written(revision)
         return self._topic(topic.name, topic.stored(), revision)
+
+
+def _follows(topic: Topic) -> tuple[TopicSettings, bool]:
+    """What the partitions of a topic are told of when it changes."""
+    return topic.settings, topic.is_restoring
 
 
 def _check_minimum(overrides: Mapping[str, str], topic: Topic) -> None:

@@ -19,5 +19,7 @@ class StoredTopic(msgspec.Struct, frozen=True, omit_defaults=True):
     overrides: dict[str, str]
     replication_factor: int = 1
     """How many replicas its partitions were made with."""
+    is_restoring: bool = False
+    """A backup is being restored into it."""
     token: str = ""
     """Of whoever wrote it last; empty on one node, whose answers are never lost."""

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from goqueue.groups.shards import OFFSETS_TOPIC
 from goqueue.model.errors import ConcurrentTransactionsError, UnknownProducerError
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.markers import Marker
 from goqueue.runtime.tasks import PeriodicTasks
 from goqueue.storage.snapshot_kinds import SnapshotKind
+from goqueue.transactions.commit_hold import CommitHold
 from goqueue.transactions.registry import verify
 from goqueue.transactions.settings import TRANSACTIONS_PARTITIONS
 from goqueue.transactions.shard import TransactionShard
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
     from goqueue.groups.messages import CommitRequest, PartitionOutcomes
     from goqueue.groups.service import Groups
-    from goqueue.partitions.markers import Marker
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.producer_ids import ProducerIds
     from goqueue.partitions.topic_changes import TopicChanges
@@ -72,6 +73,8 @@ class Transactions(TransactionShards):
         self._tasks = PeriodicTasks()
         self._opening = asyncio.Lock()
         self.now_ms = state_logs.clock.now_ms
+        self.commit_hold = CommitHold()
+        """Lets commits wait for the moment of a backup."""
 
     # --- Starting and stopping -------------------------------------------------------------------
 
@@ -235,17 +238,29 @@ class Transactions(TransactionShards):
         Where a partition refuses its marker, it gets it later: nobody sees half of a transaction
         there, because the last stable offset stays before it.
         """
-        await self._decide(
-            transactional_id,
-            lambda core, now_ms, out: core.end(transactional_id, identity, marker, now_ms, out),
-        )
+        hold = self.commit_hold
+        if marker is Marker.COMMIT:
+            await hold.over()
+
+        def end(core: SeriesCoordinator, now_ms: int, out: Effects) -> None:
+            if marker is Marker.COMMIT:
+                hold.check()
+            core.end(transactional_id, identity, marker, now_ms, out)
+
+        await self._decide(transactional_id, end)
 
     async def end_and_renew(self, request: EndRequest) -> Identity:
         """Like `end`, and the producer goes on in the next epoch; returns who it is then."""
-        return await self._with_fresh_id(
-            request.transactional_id,
-            lambda core, fresh_id, now_ms, out: core.end_and_renew(request, fresh_id, now_ms, out),
-        )
+        hold = self.commit_hold
+        if request.marker is Marker.COMMIT:
+            await hold.over()
+
+        def end(core: SeriesCoordinator, fresh_id: int, now_ms: int, out: Effects) -> Identity:
+            if request.marker is Marker.COMMIT:
+                hold.check()
+            return core.end_and_renew(request, fresh_id, now_ms, out)
+
+        return await self._with_fresh_id(request.transactional_id, end)
 
     async def abort(self, transactional_id: str) -> None:
         """Abort an open transaction for an administrator; its producer is fenced."""
@@ -263,9 +278,21 @@ class Transactions(TransactionShards):
         the same and does nothing: whoever got no answer may ask until there is one.
         """
         await self._ensure_open()
-        return await self._decide(
-            request.series, lambda core, now_ms, out: core.commit_together(request, now_ms, out)
-        )
+        hold = self.commit_hold
+        await hold.over()
+
+        def commit(core: SeriesCoordinator, now_ms: int, out: Effects) -> bool:
+            hold.check()
+            return core.commit_together(request, now_ms, out)
+
+        return await self._decide(request.series, commit)
+
+    async def hold_commits(self, longest_s: float) -> None:
+        """Decide no commit from now on; returns when those that were decided are stored."""
+        self.commit_hold.begin(longest_s)
+        for shard in self._family.opened():
+            if shard.state.is_active:
+                await shard.durable()
 
     async def abort_together(self, request: TogetherRequest) -> None:
         """Abort what a series has open, for a batch that was given up."""

@@ -74,6 +74,9 @@ class Scene:
             transactions=SimpleNamespace(now_ms=lambda: 1_000_000),
             clock_guard=SimpleNamespace(stopped=lambda: None),
             damage=self.damage,
+            settings=SimpleNamespace(exposed=None),
+            audit=SimpleNamespace(failure=None),
+            troubles={},
         )
         totals = Totals(*[0] * 13)
         inventory = Inventory(totals, self.groups, self.transactions, self.failed, self.letters)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -201,6 +202,29 @@ def test_a_delayed_part_whose_rest_was_not_stored_never_goes(tmp_path: Path) -> 
     asyncio.run(main())
 
 
+def test_the_rest_is_not_stored_in_a_later_epoch_than_the_one_its_delayed_part_names(
+    tmp_path: Path,
+) -> None:
+    """Otherwise the unit, which looks for it in that epoch, would never let the message go."""
+
+    async def main() -> None:
+        async with stage(tmp_path) as it:
+            lost = it.publish((b"now", 0), (b"later", 1000), sequence=0)
+            await it.broker.partitions.follow(PLACE, 2, 5)
+            await it.broker.partitions.lead(PLACE, 6)
+            await it.settle()
+            with pytest.raises(NotLeaderError):
+                await lost.durable
+            again = it.publish((b"now", 0), (b"later", 1000), sequence=0)
+            await it.settle()
+            await again.durable
+            assert not again.placed.duplicate
+            await it.later(1001)
+            assert it.stored() == [b"now", b"later"]
+
+    asyncio.run(main())
+
+
 def test_a_unit_that_is_taken_over_asks_what_became_of_the_rest(tmp_path: Path) -> None:
     async def main() -> None:
         async with stage(tmp_path) as it:
@@ -219,6 +243,37 @@ def test_a_unit_that_is_taken_over_asks_what_became_of_the_rest(tmp_path: Path) 
             assert it.stored() == [b"now", b"kept"]
 
     asyncio.run(main())
+
+
+def test_a_node_that_takes_over_lets_no_delayed_part_go_without_its_rest(tmp_path: Path) -> None:
+    """The trap: the publisher died between the two, and has sent the batch again elsewhere."""
+
+    async def main() -> None:
+        async with stage(tmp_path / "died") as it:
+            kept = it.publish((b"now", 0), (b"kept", 1000), sequence=0)
+            await it.settle()
+            await kept.durable
+            it.publish((b"also now", 0), (b"lost", 1000), sequence=2)
+            shutil.copytree(tmp_path / "died", tmp_path / "next")
+        async with _taken_over(tmp_path / "next") as it:
+            await it.settle(rounds=200)
+            await it.later(1001)
+            assert it.stored() == [b"now", b"kept"]
+
+    asyncio.run(main())
+
+
+@asynccontextmanager
+async def _taken_over(folder: Path) -> AsyncIterator[Stage]:
+    """A node that knows what the logs have, and nothing else."""
+    async with one_of_three(folder) as node:
+        made, partitions = Stage(node), node.broker.partitions
+        for name in ("t", DELAY_STATE, DELAYED):
+            topic = node.broker.topics.catalogue.topic(name)
+            await partitions.open_topic(topic)
+            for partition in partitions.of_topic(topic):
+                await partitions.lead(partition.id, 6)
+        yield made
 
 
 async def _move_units(it: Stage) -> None:

@@ -9,6 +9,7 @@ from goqueue.cluster.records import PartitionRecord
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.insight.cluster_gauges import FAILOVER
 from goqueue.metrics import cluster_names
+from goqueue.model.internal_topics import DELAY_STATE, DELAYED
 from support.cluster_api import NodeApi
 from support.cluster_brokers import OneOfThree, one_of_three
 from support.scenarios import scenario
@@ -104,3 +105,13 @@ async def test_an_election_from_outside_of_the_in_sync_set_is_counted(tmp_path: 
         values = made.broker.metrics.read().values
         assert values[cluster_names.UNCLEAN_ELECTIONS] == {(): 1}
         assert values[cluster_names.LEADER_ELECTIONS] == {("t", FAILOVER): 2}
+
+
+@scenario
+async def test_a_delayed_id_that_names_no_unit_is_unknown_on_every_node(tmp_path: Path) -> None:
+    async with one_of_three(tmp_path) as made:
+        await made.internal_topic(DELAY_STATE, 1, 2)
+        await made.internal_topic(DELAYED, 1, 1, 1, 2, 2, 2)
+        await made.topic("t", (1, 2, 3))
+        status, problem = await NodeApi(made).ask("GET", "/topics/t/delayed/99999")
+        assert (status, problem["retriable"]) == (404, False), problem

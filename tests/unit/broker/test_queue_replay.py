@@ -26,7 +26,8 @@ URGENT, NORMAL = 0, 2
 def replayed(entries):
     lost = []
     replay = QueueReplay(lost.append)
-    replay.take(entries, is_damaged=False)
+    for _ in replay.take(entries, is_damaged=False):
+        pass
     assert lost == []
     return replay.groups["g"]
 

@@ -28,7 +28,8 @@ from goqueue.model.internal_topics import INTERNAL_TOPICS
 from goqueue.model.limits import MAX_TOPIC_PARTITIONS
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.storage.config import Fsync
-from goqueue.topics.catalogue import Topics, check_name
+from goqueue.topics.catalogue import Topics
+from goqueue.topics.names import check_name
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, HastyDisk

@@ -8,6 +8,7 @@ import pytest
 from goqueue.access import users as users_module
 from goqueue.access.keys import Mechanism, keys_from_password
 from goqueue.access.logins import begin_login
+from goqueue.access.principals import Principal
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.model.errors import (
     AuthenticationFailedError,
@@ -133,16 +134,16 @@ def test_a_user_who_does_not_exist_has_as_many_iterations_as_one_who_does(tmp_pa
 def test_a_plain_login_is_good_for_one_message(tmp_path):
     async def scenario():
         async with running_broker(tmp_path, initial_users=(("alice", "one"),)) as broker:
-            login = begin_login(broker.users, Mechanism.PLAIN)
+            login = begin_login(broker.users, broker.authenticator, Mechanism.PLAIN, "")
             assert await login.step(b"\0alice\0one") == b""
-            assert (login.is_done, login.user) == (True, "alice")
+            assert login.login.principal == Principal("alice")
             with pytest.raises(AuthenticationFailedError):
                 await login.step(b"\0alice\0one")
             for message in (b"\0alice\0two", b"\0nobody\0one", b"nonsense"):
-                login = begin_login(broker.users, Mechanism.PLAIN)
+                login = begin_login(broker.users, broker.authenticator, Mechanism.PLAIN, "")
                 with pytest.raises(AuthenticationFailedError):
                     await login.step(message)
-                assert not login.is_done
+                assert login.login is None
 
     asyncio.run(scenario())
 

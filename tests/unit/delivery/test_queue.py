@@ -38,8 +38,15 @@ def through_a_file(dumped):
     return msgspec.msgpack.decode(msgspec.msgpack.encode(dumped))
 
 
+def loaded(dumped):
+    queue = PartitionQueue(0, {})
+    for _ in queue.restore(dumped):
+        pass
+    return queue
+
+
 def reloaded(queue, lanes):
-    found = PartitionQueue.load(through_a_file(queue.dump()), {})
+    found = loaded(through_a_file(queue.dump()))
     found.follow(lanes)
     return found
 
@@ -355,7 +362,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def snapshot_of_the_replica(self):
-        self.replica = PartitionQueue.load(through_a_file(self.replica.dump()), {})
+        self.replica = loaded(through_a_file(self.replica.dump()))
 
     def wake_again(self):
         due = [each for each in self.those(WAITING) if each.due_ms <= self.now_ms]

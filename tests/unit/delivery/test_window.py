@@ -47,6 +47,13 @@ def through_a_file(dumped):
     return msgspec.msgpack.decode(msgspec.msgpack.encode(dumped))
 
 
+def loaded(dumped, unacked):
+    window = Window(0, unacked)
+    for _ in window.restore(dumped):
+        pass
+    return window
+
+
 def opened(start=0):
     return Window(start, {})
 
@@ -194,7 +201,7 @@ class WindowMachine(RuleBasedStateMachine):
     def keep_and_load(self):
         dumped = through_a_file(self.window.dump())
         self.unacked = {}
-        self.window = Window.load(dumped, self.unacked)
+        self.window = loaded(dumped, self.unacked)
 
     # --- What is true ----------------------------------------------------------------------------
 
@@ -344,7 +351,21 @@ def test_every_number_of_a_lease_and_every_nonce_is_kept(number, nonces):
     window.add_lease(number, Lease("ann", 1, 2))
     first = PAGE - 20
     window.take(first, first + len(nonces), number, array("Q", nonces))
-    again = Window.load(through_a_file(window.dump()), {})
+    again = loaded(through_a_file(window.dump()), {})
     offsets = range(first, first + len(nonces))
     assert [again.nonce(offset) for offset in offsets] == nonces
     assert {next(again.flights(offset, offset + 1))[2] for offset in offsets} == {number}
+
+
+def test_a_million_messages_in_flight_are_restored_in_many_steps():
+    """The event loop turns between two of them: in one go they would hold it for half a second."""
+    window = opened(0)
+    for number in range(1, 1001):
+        window.add_lease(number, Lease("ann", 1, 2))
+        window.take((number - 1) * 1000, number * 1000, number, array("Q", bytes(8000)))
+    again = Window(0, unacked := {})
+    steps = sum(1 for _ in again.restore(through_a_file(window.dump())))
+    assert steps > 1_000_000 // PAGE // 20
+    assert again.totals == window.totals
+    assert unacked == {"ann": 1_000_000}
+    again.check_invariants()

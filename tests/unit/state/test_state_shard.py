@@ -22,6 +22,7 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.opening import open_on_disk
 from goqueue.partitions.partition import Partition
 from goqueue.partitions.replica import Leading
+from goqueue.state import shard as state_shard
 from goqueue.state.log import SLICE_ENTRIES, StateLog
 from goqueue.state.shard import ShardStatus, StateShard
 from goqueue.storage.config import Fsync, LogConfig
@@ -219,6 +220,35 @@ def test_a_long_replay_lets_the_event_loop_turn_after_each_slice(tmp_path):
         assert len(stage.machine.known) == len(entries)
         assert stage.shard.replayed_slices == 5
         assert turns >= 5
+        await stage.end()
+
+    asyncio.run(scenario())
+
+
+class Slow(Numbers):
+    """A machine that takes in each entry in steps, the last of which counts."""
+
+    def replay(self, entries, lost_count):
+        for entry in entries:
+            yield from (None, None, None)
+            super().replay([entry], lost_count)
+
+
+def test_the_event_loop_turns_between_the_steps_of_a_large_entry(tmp_path, monkeypatch):
+    monkeypatch.setattr(state_shard, "_APPLY_S", 0.0)  # each step takes longer than that
+
+    async def scenario():
+        stage = Stage(tmp_path)
+        await stage.lead()
+        await three_changes(stage)
+        other, turns = Slow(), 0
+        shard = StateShard(stage.shard.log, other, stage.pool, unavailable)
+        opening = asyncio.ensure_future(shard.open(stage.epoch))
+        while not opening.done():
+            await asyncio.sleep(0)
+            turns += not opening.done()
+        assert other.known == stage.machine.known
+        assert turns >= 3 * len(other.known)
         await stage.end()
 
     asyncio.run(scenario())

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from array import array
 from enum import IntEnum
-from itertools import takewhile
+from itertools import compress, takewhile
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from goqueue.model.errors import InvariantError
 from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from goqueue.model.ranges import Range
 
@@ -39,6 +39,8 @@ RUNS: Final = tuple(re.compile(re.escape(bytes((state,))) + b"+") for state in M
 UNSETTLED: Final = re.compile(b"[^" + SETTLED_BYTE + b"]+")
 TAKEABLE: Final = re.compile(b"[\0\2]+")
 """Available, or waiting: who replays what happened does not see that a message waited enough."""
+_ONLY_FLYING: Final = bytes(state == MessageState.IN_FLIGHT for state in range(256))
+"""Turns states into whether each is that of a message in flight."""
 
 
 class Flight:
@@ -98,12 +100,11 @@ class Page:
                 yield first, first + size, number
                 first += size
 
-    def lease_numbers(self) -> list[int]:
+    def lease_numbers(self) -> Iterable[int]:
         """The lease of each message in flight."""
         if self.flight is None:
-            return []
-        pairs = zip(self.states, self.flight.leases, strict=True)
-        return [lease for state, lease in pairs if state == MessageState.IN_FLIGHT]
+            return ()
+        return compress(self.flight.leases, self.states.translate(_ONLY_FLYING))
 
     def dump(self) -> DumpedPage:
         """Everything, for a snapshot."""

@@ -361,22 +361,19 @@ class PartitionQueue:
             "is_read": self.is_read,
         }
 
-    @classmethod
-    def load(cls, dumped: dict[str, Any], unacked: dict[str, int]) -> PartitionQueue:
-        """What `dump` gave."""
-        queue = cls(0, unacked)
-        queue.window = Window.load(dumped["window"], unacked)
-        queue.line.load(dumped["line"][0])
+    def restore(self, dumped: dict[str, Any]) -> Iterator[None]:
+        """Become what `dump` gave, a little at each step: a million messages may be in flight."""
+        yield from self.window.restore(dumped["window"])
+        self.line.load(dumped["line"][0])
         for offset, due_ms in dumped["due"]:
-            queue._wait(offset, due_ms)
-        queue._errors.update(dumped["errors"])
-        queue.dooms.update((offset, Doom(*doom)) for offset, doom in dumped["dooms"])
-        queue.moving += (ops.Moving(*fields) for _, *fields in dumped["moving"])
-        queue._deadlines = [(each.deadline_ms, key) for key, each in queue.window.leases.items()]
-        heapq.heapify(queue._deadlines)
-        queue.next_lease = dumped["next_lease"]
-        queue.is_read = dumped.get("is_read", True)
-        return queue
+            self._wait(offset, due_ms)
+        self._errors.update(dumped["errors"])
+        self.dooms.update((offset, Doom(*doom)) for offset, doom in dumped["dooms"])
+        self.moving += (ops.Moving(*fields) for _, *fields in dumped["moving"])
+        self._deadlines = [(each.deadline_ms, key) for key, each in self.window.leases.items()]
+        heapq.heapify(self._deadlines)
+        self.next_lease = dumped["next_lease"]
+        self.is_read = dumped.get("is_read", True)
 
     def add_dead(self, dooms: Iterable[tuple[int, Sequence[Any]]]) -> None:
         """Why messages died; of those that are dead no more nothing is kept."""

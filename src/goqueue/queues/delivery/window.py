@@ -30,7 +30,7 @@ from goqueue.queues.delivery.pages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from goqueue.model.ranges import Range
 
@@ -38,6 +38,9 @@ _ONE_MORE: Final = bytes(min(count + 1, 255) for count in range(256))
 _ONE_LESS: Final = bytes(max(count - 1, 0) for count in range(256))
 _AVAILABLE, _IN_FLIGHT, _WAITING, _DOOMED, _SETTLED = (int(state) for state in MessageState)
 # Plain numbers, where it is about every message: members of enums are slow.
+_PAGES_A_STEP: Final = 16
+_LEASES_A_STEP: Final = 256
+"""Of a window that is restored: about a millisecond each."""
 
 
 class Window(PageTable):
@@ -304,20 +307,22 @@ class Window(PageTable):
             if (lease := self.leases.get(number)) is not None
         ]
 
-    @classmethod
-    def load(cls, dumped: dict[str, Any], unacked: dict[str, int]) -> Window:
-        """What `dump` gave; leases that have nothing left are forgotten."""
-        window = cls(dumped["start"], unacked)
-        for number, member, at_ms, deadline_ms, ranges in dumped["leases"]:
+    def restore(self, dumped: dict[str, Any]) -> Iterator[None]:
+        """Take in what `dump` gave, a little at each step; empty leases are forgotten."""
+        self.start = dumped["start"]
+        for at, (number, member, at_ms, deadline_ms, ranges) in enumerate(dumped["leases"]):
             bounds = array("q", chain.from_iterable(ranges))
-            window.add_lease(number, Lease(member, at_ms, deadline_ms, bounds))
-        for number, stored in dumped["pages"]:
-            page = window._pages[number] = None if stored is None else Page.load(stored)
+            self.add_lease(number, Lease(member, at_ms, deadline_ms, bounds))
+            if at % _LEASES_A_STEP == 0:
+                yield
+        for at, (number, stored) in enumerate(dumped["pages"]):
+            page = self._pages[number] = None if stored is None else Page.load(stored)
             if page is not None:
-                window._count(page)
-        for number in [number for number, lease in window.leases.items() if not lease.left]:
-            window.forget_empty_lease(number)
-        return window
+                self._count(page)
+            if at % _PAGES_A_STEP == 0:
+                yield
+        for number in [number for number, lease in self.leases.items() if not lease.left]:
+            self.forget_empty_lease(number)
 
     def _count(self, page: Page) -> None:
         self.totals = [have + more for have, more in zip(self.totals, page.tally(), strict=True)]
