@@ -1,0 +1,1 @@
+"""Who did what, from where, and with which outcome; see README.md."""

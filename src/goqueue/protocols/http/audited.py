@@ -1,0 +1,168 @@
+"""Which requests of the HTTP API are in the audit log, in one table, and what is written of them.
+
+A request is recorded by the node that its client has called, once it is answered. Refusals are
+recorded for every route, also for those that change nothing.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from goqueue.access.principals import ANONYMOUS
+from goqueue.audit.events import Event, Outcome
+from goqueue.model.tuples import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from goqueue.audit.log import AuditLog
+    from goqueue.protocols.http.api.app import HttpApp
+    from goqueue.protocols.http.api.requests import Request
+    from goqueue.protocols.http.api.responses import Response, Stream
+    from goqueue.protocols.http.api.router import Match
+
+_REFUSED: Final = 400
+"""Statuses from here on refuse."""
+_NOT_KNOWN: Final = 401
+_FORBIDDEN: Final = 403
+
+
+class Audited(NamedTuple):
+    """What is written of the requests of one route."""
+
+    event: Event
+    kind: str
+    """Of the resource, as in `topic:orders`."""
+    name: str = ""
+    """The field of the path, or else of the body, that names the resource."""
+
+
+_SCHEMAS: Final[Mapping[tuple[str, str], Audited]] = {
+    ("POST", "/subjects/{subject}/versions"): Audited(
+        Event.SCHEMA_REGISTERED, "subject", "subject"
+    ),
+    ("DELETE", "/subjects/{subject}"): Audited(Event.SCHEMA_DELETED, "subject", "subject"),
+    ("DELETE", "/subjects/{subject}/versions/{version}"): Audited(
+        Event.SCHEMA_DELETED, "subject", "subject"
+    ),
+    ("PUT", "/config"): Audited(Event.SCHEMA_CONFIG_CHANGED, "registry"),
+    ("DELETE", "/config"): Audited(Event.SCHEMA_CONFIG_CHANGED, "registry"),
+    ("PUT", "/config/{subject}"): Audited(Event.SCHEMA_CONFIG_CHANGED, "subject", "subject"),
+    ("DELETE", "/config/{subject}"): Audited(Event.SCHEMA_CONFIG_CHANGED, "subject", "subject"),
+    ("PUT", "/mode"): Audited(Event.SCHEMA_CONFIG_CHANGED, "registry"),
+    ("DELETE", "/mode"): Audited(Event.SCHEMA_CONFIG_CHANGED, "registry"),
+    ("PUT", "/mode/{subject}"): Audited(Event.SCHEMA_CONFIG_CHANGED, "subject", "subject"),
+    ("DELETE", "/mode/{subject}"): Audited(Event.SCHEMA_CONFIG_CHANGED, "subject", "subject"),
+}
+
+AUDITED: Final[Mapping[tuple[str, str], Audited]] = {
+    ("POST", "/topics"): Audited(Event.TOPIC_CREATED, "topic", "name"),
+    ("PATCH", "/topics/{topic}"): Audited(Event.CONFIG_CHANGED, "topic", "topic"),
+    ("PUT", "/topics/{topic}"): Audited(Event.CONFIG_CHANGED, "topic", "topic"),
+    ("DELETE", "/topics/{topic}"): Audited(Event.TOPIC_DELETED, "topic", "topic"),
+    ("POST", "/topics/{topic}/partitions"): Audited(Event.PARTITIONS_ADDED, "topic", "topic"),
+    ("POST", "/admin/topics/{topic}/partitions"): Audited(Event.PARTITIONS_ADDED, "topic", "topic"),
+    ("DELETE", "/topics/{topic}/messages"): Audited(Event.RECORDS_DELETED, "topic", "topic"),
+    ("POST", "/admin/topics/{topic}/compact"): Audited(Event.TOPIC_COMPACTED, "topic", "topic"),
+    ("POST", "/admin/maintenance/resume"): Audited(Event.MAINTENANCE_RESUMED, "cluster"),
+    ("PUT", "/groups/{group}/settings"): Audited(Event.CONFIG_CHANGED, "group", "group"),
+    ("DELETE", "/groups/{group}"): Audited(Event.GROUP_DELETED, "group", "group"),
+    ("POST", "/groups/{group}/offsets/reset"): Audited(Event.OFFSETS_RESET, "group", "group"),
+    ("POST", "/topics/{topic}/dlq/redrive"): Audited(Event.REDRIVE_STARTED, "topic", "topic"),
+    ("DELETE", "/redrives/{id}"): Audited(Event.REDRIVE_CANCELLED, "redrive", "id"),
+    ("DELETE", "/topics/{topic}/dlq"): Audited(Event.DEAD_LETTERS_PURGED, "topic", "topic"),
+    ("DELETE", "/topics/{topic}/delayed/{partition}/{offset}"): Audited(
+        Event.DELAYED_CANCELLED, "topic", "topic"
+    ),
+    ("DELETE", "/pipelines/{name}"): Audited(Event.PIPELINE_DELETED, "pipeline", "name"),
+    ("POST", "/transactions/abort"): Audited(
+        Event.TRANSACTION_ABORTED, "transactional_id", "transactional_id"
+    ),
+    ("PUT", "/admin/users/{user}"): Audited(Event.USER_CHANGED, "user", "user"),
+    ("DELETE", "/admin/users/{user}"): Audited(Event.USER_DELETED, "user", "user"),
+    ("PUT", "/admin/users/{user}/roles"): Audited(Event.USER_CHANGED, "user", "user"),
+    ("PUT", "/admin/roles/{role}"): Audited(Event.ROLE_CHANGED, "role", "role"),
+    ("DELETE", "/admin/roles/{role}"): Audited(Event.ROLE_CHANGED, "role", "role"),
+    ("GET", "/admin/keys"): Audited(Event.KEY_LISTED, "key"),
+    ("POST", "/admin/keys"): Audited(Event.KEY_CREATED, "key", "name"),
+    ("DELETE", "/admin/keys/{id}"): Audited(Event.KEY_REVOKED, "key", "id"),
+    ("POST", "/admin/acls"): Audited(Event.ACL_ADDED, "acl"),
+    ("DELETE", "/admin/acls/{id}"): Audited(Event.ACL_REMOVED, "acl", "id"),
+    ("POST", "/admin/backup"): Audited(Event.BACKUP_CREATED, "backup"),
+    ("DELETE", "/admin/backup/{id}"): Audited(Event.BACKUP_DELETED, "backup", "id"),
+    ("POST", "/admin/backup/prune"): Audited(Event.BACKUP_DELETED, "backup"),
+    ("POST", "/admin/backup/{id}/restore"): Audited(Event.BACKUP_RESTORED, "backup", "id"),
+    ("PUT", "/admin/backup/schedule"): Audited(Event.BACKUP_SCHEDULED, "backup"),
+    ("DELETE", "/admin/backup/schedule"): Audited(Event.BACKUP_SCHEDULED, "backup"),
+    **_SCHEMAS,
+    **{(method, f"/schemas{path}"): each for (method, path), each in _SCHEMAS.items()},
+}
+"""By method and path. What clients do with messages, offsets and transactions of their own is not
+in it: that is what tracing is for."""
+
+
+class AuditTrail:
+    """Writes down what clients of one node have asked for."""
+
+    def __init__(self, audit: AuditLog) -> None:
+        self._audit = audit
+
+    def answered(self, request: Request, match: Match, response: Response | Stream) -> None:
+        """Record a request, if it is one of those that are."""
+        if request.sender is not None:
+            return  # the node that its client has called does
+        route = match.endpoint.route
+        audited = AUDITED.get((route.method, route.path))
+        status = getattr(response, "status", 200)
+        if status == _NOT_KNOWN:
+            event, outcome = Event.AUTH_FAILURE, Outcome.FAILURE
+        elif status == _FORBIDDEN:
+            event, outcome = Event.ACL_DENIED, Outcome.DENIED
+        elif audited is None:
+            return
+        else:
+            event = audited.event
+            outcome = Outcome.SUCCESS if status < _REFUSED else Outcome.FAILURE
+        error = getattr(response, "error", None)
+        self._audit.record(
+            event,
+            principal=_principal(request),
+            host=request.client_host,
+            resource=_resource(audited, request, match),
+            outcome=outcome,
+            request_id=request.request_id,
+            request=f"{route.method} {route.path}",
+            status=status,
+            **({} if error is None else {"reason": str(error)}),
+        )
+
+
+def _principal(request: Request) -> str:
+    return ANONYMOUS.label if request.may is None else request.may.principal.label
+
+
+def _resource(audited: Audited | None, request: Request, match: Match) -> str:
+    if audited is None:
+        return request.raw_path.decode("latin-1")
+    named = getattr(match.path, audited.name, None) if audited.name else None
+    if named is None and audited.name:
+        with suppress(msgspec.MsgspecError, AttributeError, UnicodeDecodeError):
+            named = msgspec.json.decode(request.body).get(audited.name)
+    return audited.kind if named is None else f"{audited.kind}:{named}"
+
+
+def audited_app(app: HttpApp, audit: AuditLog) -> HttpApp:
+    """The same app, whose requests are recorded where there is an audit log."""
+    if audit.is_on:
+        trail, answer = AuditTrail(audit), app.answer
+
+        async def recorded(request: Request, match: Match) -> Response | Stream:
+            response = await answer(request, match)
+            trail.answered(request, match, response)
+            return response
+
+        app.answer = recorded  # type: ignore[method-assign]  # no other server pays for it
+    return app
