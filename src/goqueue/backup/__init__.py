@@ -1,0 +1,1 @@
+"""Backup and restore of everything that a broker or a cluster stores."""
