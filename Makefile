@@ -3,20 +3,27 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 
-$(STAMP): pyproject.toml setup.py requirements-dev.lock $(wildcard src/goqueue/records/*.[ch])
+# What the product needs to run, and then what its tests need besides.
+$(RUNTIME): pyproject.toml setup.py requirements.lock $(wildcard src/goqueue/records/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("GoQueue needs Python 3.11 or newer; name one, as in: make test PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PIP) -r requirements.lock
+	$(PIP) --no-deps --no-build-isolation -e .
 	$(BIN)/python -m compileall -q src/goqueue
 	@touch $@
 
+$(STAMP): $(RUNTIME) requirements-dev.lock
+	$(PIP) -r requirements-dev.lock
+	@touch $@
+
 .PHONY: run
-run: $(STAMP) ## set everything up and run a server; data goes to ./data, Ctrl-C stops it
+run: $(RUNTIME) ## set up what a server needs and run one; data goes to ./data, Ctrl-C stops it
 	$(BIN)/goqueue server
 
 .PHONY: test
@@ -34,6 +41,15 @@ test-slow: $(STAMP) ## the long tests alone
 .PHONY: test-cluster
 test-cluster: $(STAMP) ## the tests of every protocol with three nodes in place of a server
 	GOQUEUE_TEST_CLUSTER=3 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/protocol
+
+QUEUE_TESTS := $(wildcard tests/protocol/test_share_*.py tests/protocol/http/test_http_*queue*.py \
+	tests/protocol/http/test_http_*letter*.py tests/protocol/grpc/test_grpc_acks.py \
+	tests/protocol/grpc/test_grpc_queue_stream.py tests/protocol/client/test_*queue*.py \
+	tests/protocol/cli/test_queue_*.py tests/protocol/worker/test_*.py)
+
+.PHONY: test-remote-queues
+test-remote-queues: $(STAMP) ## the queue's tests with three nodes whose queue groups read only the leaders of partitions
+	GOQUEUE_TEST_CLUSTER=3 GOQUEUE_TEST_REMOTE_SOURCES=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(QUEUE_TESTS)
 
 .PHONY: coverage
 coverage: $(STAMP) ## how much of the code the unit tests run; less than pyproject.toml has fails
@@ -73,20 +89,23 @@ fuzz: $(STAMP) ## damaged inputs into every parser for MINUTES=; findings go to 
 	PYTHONPATH=.:tests $(BIN)/python -m fuzz.driver --minutes $(MINUTES)
 
 SEED ?= $(shell date +%s)
+WORKLOADS ?= logs,transactions,queues,delays,schemas
 
 .PHONY: test-chaos
-test-chaos: $(STAMP) ## random faults in a cluster of three nodes for MINUTES=, drawn by SEED=; histories go to build/chaos/
-	PYTHONPATH=.:tests $(BIN)/python -m cluster.chaos --seed $(SEED) --minutes $(MINUTES)
+test-chaos: $(STAMP) ## random faults in a cluster of three nodes for MINUTES=, drawn by SEED=, under WORKLOADS=; histories go to build/chaos/
+	PYTHONPATH=.:tests $(BIN)/python -m cluster.chaos --seed $(SEED) --minutes $(MINUTES) --workloads $(WORKLOADS)
 
 .PHONY: docs
 docs: $(STAMP) ## the documentation as a site, in site/
 	$(BIN)/mkdocs build --strict
 
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--custom-compile-command "make lock"
+
 .PHONY: lock
-lock: $(STAMP) ## resolve the development environment anew
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-		--all-extras --group dev --custom-compile-command "make lock" \
-		pyproject.toml -o requirements-dev.lock
+lock: $(STAMP) ## resolve the environments of the product and of its development anew
+	$(LOCK) --all-extras --group dev pyproject.toml -o requirements-dev.lock
+	$(LOCK) --group build --constraint requirements-dev.lock pyproject.toml -o requirements.lock
 
 .PHONY: proto
 proto: $(STAMP) ## the Python side of the gRPC contract, made anew

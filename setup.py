@@ -1,10 +1,57 @@
-"""The one compiled corner: built where there is a compiler, left out where there is none."""
+"""The one compiled corner, built where there is a compiler, and where a package was built from."""
+
+import json
+import os
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
 RECORDS = "src/goqueue/records"
+BUILD_INFO = Path("goqueue", "build_info.json")
+
+
+def build_info() -> str:
+    """The commit and the time, as `goqueue.runtime.build_info` reads them."""
+    shipped = Path("src", BUILD_INFO)
+    if shipped.exists():  # a source distribution, which has no repository any more
+        return shipped.read_text(encoding="utf-8")
+    try:
+        commit = subprocess.check_output(["git", "rev-parse", "HEAD"], text=True).strip()  # noqa: S607 - the builder's git
+    except (OSError, subprocess.CalledProcessError):
+        commit = os.environ.get("GOQUEUE_COMMIT", "unknown")
+    seconds = os.environ.get("SOURCE_DATE_EPOCH")
+    now = datetime.now(UTC)
+    built = now if seconds is None else datetime.fromtimestamp(int(seconds), UTC)
+    return json.dumps({"commit": commit, "built": built.strftime("%Y-%m-%dT%H:%M:%SZ")})
+
+
+class BuildPython(build_py):
+    """Puts `build_info.json` into wheels; a package in development has none."""
+
+    def run(self) -> None:
+        """Build, and add the file."""
+        super().run()
+        if not self.editable_mode:
+            target = Path(self.build_lib, BUILD_INFO)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(build_info(), encoding="utf-8")
+
+
+class SourceDistribution(sdist):
+    """The same for source distributions."""
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        """Copy the sources, and add the file."""
+        super().make_release_tree(base_dir, files)
+        Path(base_dir, "src", BUILD_INFO).write_text(build_info(), encoding="utf-8")
+
 
 setup(
+    cmdclass={"build_py": BuildPython, "sdist": SourceDistribution},
     ext_modules=[
         Extension(
             "goqueue.records._native",
@@ -26,5 +73,5 @@ setup(
             extra_compile_args=["-O3", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden"],
             optional=True,
         )
-    ]
+    ],
 )

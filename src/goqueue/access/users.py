@@ -43,7 +43,7 @@ from goqueue.model.errors import (
 from goqueue.model.limits import MIN_SCRAM_ITERATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import Executor
 
     from goqueue.access.keys import Mechanism, ScramKeys
@@ -53,6 +53,9 @@ logger = logging.getLogger(__name__)
 
 _MAX_USERS: Final = 10_000
 """A further one is refused with `UnacceptableCredentialError`."""
+
+_MAX_PASSWORD_CHARS: Final = 1000
+"""A longer one is refused likewise."""
 
 _PREFIX: Final = "users/"
 _SECRET_KEY: Final = "login/decoy-secret"  # noqa: S105 - where it is kept, not what it is
@@ -88,6 +91,8 @@ class Users:
         self._known: Mapping[str, _Known] = MappingProxyType({})
         self._decoys = Decoys(secrets.token_bytes(_SECRET_BYTES))
         self._changing = asyncio.Lock()
+        self.on_change: Callable[[], None] | None = None
+        """Called after a user was added or changed, or may no longer log in."""
 
     async def load(self) -> None:
         """Read everyone from the metadata store, and make the initial users who are missing."""
@@ -106,7 +111,12 @@ class Users:
         for key, entry in entries.items():
             name = key.removeprefix(_PREFIX)
             known[name] = _Known(decode_user(name, entry.value), entry.revision)
-        self._known = MappingProxyType(known)
+        self._show(known)
+
+    def _show(self, known: Mapping[str, _Known]) -> None:
+        self._known = MappingProxyType(dict(known))
+        if self.on_change is not None:
+            self.on_change()
 
     # --- Who is there -----------------------------------------------------------------------------
 
@@ -167,11 +177,28 @@ class Users:
                 )
             await self._write(user)
 
+    async def set_password(self, name: str, password: str) -> None:
+        """Make a user, or replace all keys of one, with those of a password.
+
+        Raises:
+            UnacceptableCredentialError: the name or the password cannot be one.
+        """
+        if not 0 < len(password) <= _MAX_PASSWORD_CHARS or "\0" in password:
+            raise UnacceptableCredentialError(
+                f"a password of {len(password)} characters, expected 1 to {_MAX_PASSWORD_CHARS} "
+                "without zero bytes"
+            )
+        made = await self._made(name, password)
+        await self.alter(name, made.keys)
+
+    async def _made(self, name: str, password: str) -> User:
+        make = partial(new_user, name, password, partial(secrets.token_bytes, SALT_BYTES))
+        return await asyncio.get_running_loop().run_in_executor(self._executor, make)
+
     async def _make_initial(self, name: str, password: str) -> None:
         known = self._known.get(name)
         if known is None:
-            make = partial(new_user, name, password, partial(secrets.token_bytes, SALT_BYTES))
-            made = await asyncio.get_running_loop().run_in_executor(self._executor, make)
+            made = await self._made(name, password)
             try:
                 await self._write(made)
             except MetadataUnavailableError:
@@ -203,7 +230,7 @@ class Users:
         others = {name: other for name, other in self._known.items() if name != user.name}
         if is_kept:
             others[user.name] = _Known(user, result.revision)
-        self._known = MappingProxyType(others)
+        self._show(others)
 
     async def _secret(self) -> bytes:
         """Stays the same for ever, so that the salts of users who do not exist do too."""

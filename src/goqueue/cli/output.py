@@ -34,9 +34,9 @@ def emit(data: Shown, output: Format) -> None:
     """
     shown = plain(data)
     if output is Format.JSON:
-        _print(json.dumps(shown, indent=2, ensure_ascii=False))
+        print_text(json.dumps(shown, indent=2, ensure_ascii=False))
     elif output is Format.YAML:
-        _print(as_yaml(shown), end="")
+        print_text(as_yaml(shown), end="")
     elif isinstance(shown, Mapping):
         _print_fields(shown)
     else:
@@ -54,9 +54,9 @@ def emit_line(data: Fields | msgspec.Struct, output: Format) -> None:
     """Print one thing of many that come one by one: a line of JSON, or a YAML document."""
     data = plain(data)
     if output is Format.YAML:
-        _print("---\n" + as_yaml(data), end="")
+        print_text("---\n" + as_yaml(data), end="")
     else:
-        _print(json.dumps(data, ensure_ascii=False))
+        print_text(json.dumps(data, ensure_ascii=False))
 
 
 def as_yaml(data: Any) -> str:
@@ -67,7 +67,7 @@ def as_yaml(data: Any) -> str:
     return text
 
 
-def _print(text: str, end: str = "\n") -> None:
+def print_text(text: str, end: str = "\n") -> None:
     """As `typer.echo`, which is not imported for a line of text."""
     sys.stdout.write(text + end)
     sys.stdout.flush()
@@ -119,9 +119,9 @@ def _print_fields(data: Fields) -> None:
     plain = {name: value for name, value in data.items() if name not in nested}
     width = max(map(len, plain), default=0)
     for name, value in plain.items():
-        _print(f"{name:<{width}}  {_cell(value)}".rstrip())
+        print_text(f"{name:<{width}}  {_cell(value)}".rstrip())
     for name, rows in nested.items():
-        _print(f"\n{name}:")
+        print_text(f"\n{name}:")
         assert isinstance(rows, list)
         _print_rows(rows)
 
@@ -146,7 +146,7 @@ def _print_rows(rows: Sequence[Fields]) -> None:
             cell.rjust(width) if to_right else cell.ljust(width)
             for cell, width, to_right in zip(row, widths, right, strict=True)
         )
-        _print(line.rstrip())
+        print_text(line.rstrip())
 
 
 def _is_number(value: object) -> bool:

@@ -1,7 +1,8 @@
 """The root of all commands: each file of `goqueue.cli.commands` is one, found by its name.
 
 `commands/topic.py` is `goqueue topic`: its `app` is a Typer with the commands of the group, or with
-a single command of the file's own name. A file with `_` in its name is a part of another. Only the
+a single command of the file's own name. Files of one subject may stand in a folder of their own,
+such as `commands/access/key.py`. A file with `_` in its name is a part of another. Only the
 file of the command that is called is imported, and none for the list of commands: users feel
 start-up on every call.
 """
@@ -28,13 +29,26 @@ _FIRST: Final = ("server", "topic", "produce", "consume", "group", "queue", "wor
 """What the help begins with; the others follow by name."""
 
 
+def _modules() -> dict[str, str]:
+    """The module of each command, by its name; folders are only names for some of them."""
+    found: dict[str, str] = {}
+    for each in pkgutil.iter_modules(commands.__path__):
+        if each.ispkg:
+            folder = [f"{path}/{each.name}" for path in commands.__path__]
+            found |= {
+                inner.name: f"{each.name}.{inner.name}" for inner in pkgutil.iter_modules(folder)
+            }
+        else:
+            found[each.name] = each.name
+    return {name: module for name, module in found.items() if "_" not in name}
+
+
 class _CommandFiles(Mapping[str, Any]):
     """Every command by its name, imported when it is looked up."""
 
     def __init__(self) -> None:
-        found = {each.name for each in pkgutil.iter_modules(commands.__path__)}
-        others = sorted(each for each in found - set(_FIRST) if "_" not in each)
-        self._names = [*_FIRST, *others]
+        self._modules = _modules()
+        self._names = [*_FIRST, *sorted(self._modules.keys() - set(_FIRST))]
         self._loaded: dict[str, Any] = {}
 
     def __iter__(self) -> Iterator[str]:
@@ -47,7 +61,7 @@ class _CommandFiles(Mapping[str, Any]):
         if name not in self._loaded:
             if name not in self._names:
                 raise KeyError(name)
-            self._loaded[name] = _command_of(name)
+            self._loaded[name] = _command_of(name, self._modules[name])
         return self._loaded[name]
 
 
@@ -98,8 +112,8 @@ def _unused_modules(*names: str) -> Iterator[None]:
             del sys.modules[name]
 
 
-def _command_of(name: str) -> Any:
-    group: typer.Typer = import_module(f"{commands.__name__}.{name}").app
+def _command_of(name: str, module: str) -> Any:
+    group: typer.Typer = import_module(f"{commands.__name__}.{module}").app
     if [each.name for each in group.registered_commands] == [name]:
         return typer.main.get_command_from_info(
             group.registered_commands[0],

@@ -15,16 +15,27 @@ SUMMARIES: Final = {
     "group": "Consumer groups: members, lag, offsets.",
     "queue": "Queue groups and their dead-letter queues.",
     "worker": "Run the tasks of an app, in processes that are restarted when they die.",
+    "acl": "Create, list and delete access control lists.",
+    "audit": "The audit log: show events, check the hash chain.",
+    "backup": "Make, list, verify, prune, schedule and restore backups.",
     "bench": "Run the benchmarks of a source checkout, all or some groups of them.",
     "cluster": "Clusters: start, stop and inspect them.",
     "config": "Contexts of this user, and the effective settings of a server.",
     "delayed": "Delayed messages: list, show, cancel.",
+    "key": "Create, list and revoke API keys.",
+    "login": (
+        "Keep an API key or a token for a server. It is asked for, or read from standard input."
+    ),
     "maintenance": "Status of retention and TTL, and resuming them.",
     "pipeline": "Run, check and inspect Spark pipelines.",
+    "role": "List, create and delete roles.",
     "schema": "Register, show and delete schemas.",
-    "top": "Watch topics, rates, sizes, groups and lag until Ctrl-C; -o json prints JSON lines.",
+    "top": (
+        "Watch topics, rates, sizes, groups, lag and nodes until Ctrl-C; -o json prints JSON lines."
+    ),
     "trace": "Message tracing: what happened to a message.",
     "transaction": "List transactions, and abort hanging ones.",
+    "user": "Create, list, change and delete users.",
     "version": (
         "Show the version, the record codec, Python and the platform, here and on the server."
     ),

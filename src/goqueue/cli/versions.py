@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import goqueue
 from goqueue.cli import contexts
 from goqueue.cli.errors import CliError
-from goqueue.cli.output import Format, emit, note, plain
+from goqueue.cli.output import Format, emit, note, plain, print_text
+from goqueue.runtime.build_info import build_info
 
 if TYPE_CHECKING:
     from goqueue.cli.contexts import Target
@@ -38,12 +39,21 @@ def main(*, client_only: bool) -> None:
         sys.exit(error.exit_code)
 
 
+def show_line() -> None:
+    """Print the version, the commit and when it was built, in one line."""
+    build = build_info()
+    print_text(f"goqueue {goqueue.__version__} (commit {build.commit[:12]}, built {build.built})")
+
+
 def versions(target: Target | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Here and at a server, as data and as the lines of a table."""
     from goqueue.records import IMPLEMENTATION  # noqa: PLC0415 - start-up stays light
 
+    build = build_info()
     client = {
         "version": goqueue.__version__,
+        "commit": build.commit,
+        "built": build.built,
         "record_codec": IMPLEMENTATION,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",

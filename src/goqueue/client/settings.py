@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
 
@@ -19,7 +20,8 @@ _AT_LEAST_ONE: Final = (
     "connections",
     "in_flight",
 )
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_SECRETS: Final = frozenset({"password", "api_key", "token"})
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -69,9 +71,15 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Its private key (PEM)."""
     check_host_name: bool = True
     """Whether the certificate must name the host that was asked for."""
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
+    """How to log in; an API key or a token needs no word about it."""
     username: str = ""
     password: str = ""
+    api_key: str | None = None
+    """Log in with an API key (`gq_...`)."""
+    token: str | Callable[[], str] | None = None
+    """Log in with a token of an OIDC provider; a function is called for each connection, in a
+    thread, so that it can fetch a new one."""
 
     def __post_init__(self) -> None:
         for name in _AT_LEAST_ONE:
@@ -83,11 +91,26 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"compression: {self.compression!r} is none of {COMPRESSIONS}")
         if self.sasl_mechanism is not None and self.sasl_mechanism not in MECHANISMS:
             raise ValueError(f"sasl_mechanism: {self.sasl_mechanism!r} is none of {MECHANISMS}")
+        if self.api_key is not None and self.token is not None:
+            raise ValueError("api_key and token: expected one of them")
+        has_bearer = self.api_key is not None or self.token is not None
+        if has_bearer != (self.mechanism == "OAUTHBEARER"):
+            raise ValueError(
+                f"sasl_mechanism: {self.sasl_mechanism!r}; expected OAUTHBEARER with api_key or "
+                "token, and one of the others with username and password"
+            )
 
     def __repr__(self) -> str:
         shown = ((name, getattr(self, name)) for name in self.__struct_fields__)
-        told = (f"{name}={value!r}" for name, value in shown if name != "password" or not value)
+        told = (f"{name}={value!r}" for name, value in shown if name not in _SECRETS or not value)
         return f"{type(self).__name__}({', '.join(told)})"
+
+    @property
+    def mechanism(self) -> str | None:
+        """The SASL mechanism, also where the credential alone tells it."""
+        if self.sasl_mechanism is None and (self.api_key is not None or self.token is not None):
+            return "OAUTHBEARER"
+        return self.sasl_mechanism
 
     @property
     def connect_timeout_s(self) -> float:

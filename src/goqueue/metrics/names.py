@@ -18,6 +18,7 @@ from goqueue.metrics.kinds import (
     GaugeName,
     HistogramName,
 )
+from goqueue.metrics.security_names import OF_SECURITY
 
 _TOPIC: Final = ("topic",)
 _GROUP: Final = ("consumer_group",)
@@ -384,5 +385,6 @@ METRICS_OVERFLOWS: Final = CounterName(
 
 ALL: Final[tuple[Definition, ...]] = (
     *(value for value in list(globals().values()) if isinstance(value, Definition)),
+    *OF_SECURITY,
     *OF_CLUSTERS,
 )

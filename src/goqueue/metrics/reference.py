@@ -40,6 +40,8 @@ _SECTIONS: Final = {
     "process": "Process and event loop",
     "consumer": "Groups",
     "cluster": "Nodes and partition leaders",
+    "audit": "The audit log",
+    "tls": "Certificates",
     "metrics": "The registry itself",
 }
 

@@ -37,7 +37,11 @@ def writer_lookup(broker: Broker, topic: str, number: int = 0) -> Lookup:
 
 
 def unit_lookup(broker: Broker, unit: int) -> Lookup:
-    """The leader of a unit of delayed messages."""
+    """The leader of a unit of delayed messages; any node says of others that there are none."""
+    units = broker.topics.catalogue.by_name.get(DELAY_STATE)
+    if units is not None and unit >= units.partition_count:
+        here = broker.routes.node_id
+        return lambda: here
     return writer_lookup(broker, DELAY_STATE, unit)
 
 

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import asdict
 
+from goqueue.server.config_access import AclSection, AuthSection, OidcSection
+from goqueue.server.config_audit import AuditSection
 from goqueue.server.config_cluster import ClusterSection
 from goqueue.server.config_groups import GroupsSection, TransactionsSection
 from goqueue.server.config_kinds import Address
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
 
 EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 
+LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+"""Hosts that only this machine can reach; there are others."""
+
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Every setting of one server."""
@@ -56,6 +61,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     limits: LimitsSection = msgspec.field(default_factory=LimitsSection)
     tls: TlsSection = msgspec.field(default_factory=TlsSection)
     sasl: SaslSection = msgspec.field(default_factory=SaslSection)
+    auth: AuthSection = msgspec.field(default_factory=AuthSection)
+    oidc: OidcSection = msgspec.field(default_factory=OidcSection)
+    acl: AclSection = msgspec.field(default_factory=AclSection)
+    audit: AuditSection = msgspec.field(default_factory=AuditSection)
     logging: LoggingSection = msgspec.field(default_factory=LoggingSection)
     metrics: MetricsSection = msgspec.field(default_factory=MetricsSection)
     tracing: TracingSection = msgspec.field(default_factory=TracingSection)
@@ -69,6 +78,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             return self.broker.id
         digits = re.search(r"[0-9]{1,9}$", self.broker.node_id)
         return int(digits[0]) if digits else 1
+
+    @property
+    def asks_kafka_clients(self) -> bool:
+        """Whether clients of the Kafka listener must log in."""
+        return self.sasl.enabled or self.auth.enabled
+
+    @property
+    def audits(self) -> bool:
+        """Whether an audit log is written."""
+        return self.asks_kafka_clients if self.audit.enabled is None else self.audit.enabled
 
     def advertised_kafka(self, bound_port: int) -> Address:
         """What Kafka clients are told, once the listener knows its port."""

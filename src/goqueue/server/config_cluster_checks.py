@@ -18,6 +18,7 @@ from goqueue.server.config import EVERYWHERE, Config, problem_with
 from goqueue.server.config_cluster import ETCD_PEER_PORT, PEER
 from goqueue.server.config_kinds import Address, MismatchError
 from goqueue.server.config_sources import shorten
+from goqueue.server.security.exposure import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,21 +171,12 @@ def _check_encryption(config: Config) -> Iterator[Problem]:
         known = [_peer(each) for each in cluster.peers]
         hosts = {each.host for each in known if each is not None}
         hosts.add(config.listeners.internal.host)
-        if any(not _is_loopback(host) for host in hosts):
+        if any(not is_loopback(host) for host in hosts):
             expected = (
                 "true with a certificate, its key and its CA, since not all nodes are on this "
                 "machine; cluster.allow_unencrypted does without"
             )
             yield problem_with(config, "cluster.tls_enabled", expected)
-
-
-def _is_loopback(host: str) -> bool:
-    import ipaddress  # noqa: PLC0415 - for clusters alone
-
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def _check_secret(config: Config) -> Iterator[Problem]:

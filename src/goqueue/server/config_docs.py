@@ -38,6 +38,11 @@ broker:
 listeners:
   kafka: 0.0.0.0:9092
   kafka_advertised: broker.example.com:9092
+auth:
+  enabled: true
+tls:
+  enabled: true
+  self_signed: true
 storage:
   fsync: always
 topics:
@@ -113,7 +118,7 @@ def _in_kafkas_terms(config: Config, row: Setting) -> str:
         value //= row.kafka_unit
     if isinstance(value, Address):
         spoken = "SSL" if config.tls.enabled else "PLAINTEXT"
-        return f"{'SASL_' if config.sasl.enabled else ''}{spoken}://{value}"
+        return f"{'SASL_' if config.asks_kafka_clients else ''}{spoken}://{value}"
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return row.render(value)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from goqueue.access.credentials import check_user_name
+from goqueue.access.oidc_urls import check_url
 from goqueue.model.errors import UnacceptableCredentialError
 from goqueue.model.limits import MAX_USER_NAME_BYTES
-from goqueue.server.config import SECTIONS, TABLE, Config, problem_with
+from goqueue.server.config import LOOPBACK, SECTIONS, TABLE, Config, problem_with
 from goqueue.server.config_cluster import ClusterSection
 from goqueue.server.config_kinds import Address, MismatchError, Whole
 from goqueue.server.config_node import ClientAuth
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PORT = Whole(0, 65535)
+_MIN_ROOT_KEY_CHARS = 16
 
 
 def load_config(
@@ -100,7 +103,11 @@ def check_config(config: Config, wrong: AbstractSet[str]) -> list[Problem]:
         *_check_cluster(config),
         *_check_groups(config),
         *_check_tls(config),
+        *_check_root_key(config),
+        *_check_oidc(config),
         *_check_users(config),
+        *_check_proxies(config),
+        *_check_exposure(config),
     ]
     return [problem for problem in found if problem.setting not in wrong]
 
@@ -174,6 +181,49 @@ def _check_tls(config: Config) -> Iterator[Problem]:
             yield problem_with(config, name, "a PEM file, since tls.enabled is true")
         elif not path.is_file() or not os.access(path, os.R_OK):
             yield problem_with(config, name, "a file that exists and can be read")
+
+
+def _check_root_key(config: Config) -> Iterator[Problem]:
+    key = config.auth.root_key
+    if key is not None and len(key) < _MIN_ROOT_KEY_CHARS:
+        yield problem_with(config, "auth.root_key", f"at least {_MIN_ROOT_KEY_CHARS} characters")
+
+
+def _check_exposure(config: Config) -> Iterator[Problem]:
+    """Nothing is looked at where every listener is on loopback, as by default."""
+    listeners = config.listeners
+    if {listeners.kafka.host, listeners.http.host, listeners.grpc.host} <= LOOPBACK:
+        return
+    from goqueue.server.security.exposure import check_exposure  # noqa: PLC0415 - as said
+
+    yield from check_exposure(config)
+
+
+def _check_proxies(config: Config) -> Iterator[Problem]:
+    if not config.http.trusted_proxies:
+        return
+    from goqueue.audit.addresses import TrustedProxies  # noqa: PLC0415 - few have any
+
+    try:
+        TrustedProxies(config.http.trusted_proxies)
+    except ValueError as error:
+        expected = f"addresses or networks such as 10.0.0.0/8; {error}"
+        yield problem_with(config, "http.trusted_proxies", expected)
+
+
+def _check_oidc(config: Config) -> Iterator[Problem]:
+    said = config.oidc
+    if said.issuer is None:
+        return
+    if not said.audience:
+        yield problem_with(config, "oidc.audience", "an audience, since oidc.issuer is set")
+    for name, url in (("oidc.issuer", said.issuer), ("oidc.jwks_url", said.jwks_url)):
+        if url is not None and not check_url(url):
+            yield problem_with(config, name, "an address with https://, or of this machine")
+    if find_spec("joserfc") is None:
+        yield problem_with(
+            config, "oidc.issuer", "the extra `goqueue[oidc]`: pip install 'goqueue[oidc]'"
+        )
 
 
 def _check_users(config: Config) -> Iterator[Problem]:

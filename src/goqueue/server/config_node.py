@@ -142,6 +142,14 @@ class ListenersSection(Section):
         "a cluster: this node's address in `cluster.peers`.",
         port_flag="--internal-port",
     )
+    insecure: bool = setting(
+        False,
+        Switch(),
+        "Listen on addresses that other machines can reach without logins or without TLS. The log "
+        "and the console keep saying so.",
+        environment="GOQUEUE_INSECURE",
+        flag="--insecure",
+    )
 
 
 class HttpSection(Section):
@@ -160,6 +168,12 @@ class HttpSection(Section):
         Words(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/]+", "origins such as https://app.example.org"),
         "Web pages that may call this server beside its own console. `*` allows every page to do "
         "everything.",
+    )
+    trusted_proxies: tuple[str, ...] = setting(
+        (),
+        Words(r"[0-9a-fA-F.:]+(/[0-9]{1,3})?", "addresses or networks such as 10.0.0.0/8"),
+        "Reverse proxies: only their `X-Forwarded-For` says whom a request came from.",
+        environment="GOQUEUE_TRUSTED_PROXIES",
     )
 
 
@@ -232,6 +246,18 @@ class TlsSection(Section):
     )
     min_version: TlsVersion = setting(
         TlsVersion.V1_2, Choice(TlsVersion), "The oldest TLS version that is accepted."
+    )
+    terminated_by_proxy: bool = setting(
+        False,
+        Switch(),
+        "A proxy in front of this server does TLS: listeners that other machines can reach start "
+        "without it. Only the proxy may be able to reach them.",
+    )
+    reload_ms: int = setting(
+        30 * SECOND,
+        Duration(SECOND, DAY),
+        "How often the files are looked at; SIGHUP looks at once.",
+        name="reload_interval",
     )
 
 

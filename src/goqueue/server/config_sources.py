@@ -18,6 +18,7 @@ CLIENT_ENVIRONMENT: Final = frozenset(
     {
         "GOQUEUE_ADDRESS",
         "GOQUEUE_API_KEY",
+        "GOQUEUE_BACKUP_PASSPHRASE",
         "GOQUEUE_BENCH_KAFKA",
         "GOQUEUE_BOOTSTRAP_SERVERS",
         "GOQUEUE_CODEC",
@@ -75,6 +76,7 @@ def read_environment(table: Sequence[Setting], environment: Mapping[str, str]) -
     """Every `GOQUEUE_*` variable; one that names no setting is a problem."""
     reading = Reading()
     known = {fold(ENVIRONMENT_PREFIX + row.full_name): row for row in table}
+    known |= {fold(row.environment): row for row in table}
     names = [row.environment for row in table]
     for name, raw in sorted(environment.items()):
         if name == FILE_ENVIRONMENT:

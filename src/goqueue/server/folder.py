@@ -44,6 +44,7 @@ OUR_NAMES: Final = (
     "traces",
     "delay-slots",
     "tls",
+    "audit",
 )
 """What names in the folder begin with that the server makes."""
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO

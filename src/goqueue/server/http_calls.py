@@ -38,9 +38,14 @@ class HttpCalls:
 
         host = ctx.client_host
         request = Request(call.method, call.target, body=call.body, client_host=host)
-        if ctx.peer.session.node is not None:
-            take_marks(request, call.headers, ctx.peer.session.node.node_id)
-        response = await answer_carried(self._app(), request, call.headers, may_wait)
+        app, session = self._app(), ctx.peer.session
+        if session.node is None:
+            request.may = session.permissions
+        else:
+            principal = take_marks(request, call.headers, session.node.node_id)
+            if app.gate is not None:
+                request.may = app.gate.permissions_of(principal, request.client_host)
+        response = await answer_carried(app, request, call.headers, may_wait)
         if response is None:
             return None
         log_access(request, response)

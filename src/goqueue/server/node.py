@@ -11,10 +11,8 @@ are served. Kafka's listener is there as soon as the partitions are open.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
 from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
@@ -28,15 +26,15 @@ from goqueue.metrics.registry import Metrics, Samples
 from goqueue.protocols.kafka.settings import Address
 from goqueue.runtime.clock import Clock, SystemClock
 from goqueue.runtime.disk import Disk, SystemDisk
-from goqueue.runtime.tasks import PeriodicTasks
-from goqueue.server.errors import ListenError, StartError
 from goqueue.server.folder import METADATA_FILE, DataFolder
 from goqueue.server.http_calls import HttpCalls
-from goqueue.server.tls import RELOAD_S, Certificates, load_certificates
+from goqueue.server.listening import listening
+from goqueue.server.security.audit import copy_audit, start_audit
+from goqueue.server.security.certificates import Certificates, load_certificates
+from goqueue.server.security.renewal import Renewal
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.log_broker import LogBroker
@@ -96,6 +94,8 @@ class Node:
         self._clock = clock or SystemClock()
         self._began_s = self._clock.monotonic_s()
         self._parts: list[_Part] = []
+        self.renewal = Renewal(config.tls.reload_ms / 1000, self._started)
+        """The certificates, which may change while the node runs."""
         self._stop_broker: Callable[[], Awaitable[None]]
         """Stops as much of the broker as there is."""
         self._advertised: dict[str, Address] = {}
@@ -146,6 +146,7 @@ class Node:
             raise
         self.broker.metrics.add_source(self._put_connections)
         self.broker.metrics.add_source(self._put_node)
+        self.renewal.tell(self.broker)
         self.is_started = self.is_ready = True
 
     def _put_connections(self, samples: Samples) -> None:
@@ -181,11 +182,7 @@ class Node:
 
     def _start_tls(self) -> Certificates | None:
         certificates = load_certificates(self.config, self._clock)
-        if certificates is None:
-            return None
-        passes = PeriodicTasks()
-        passes.start("TLS certificates", RELOAD_S, certificates.reload)
-        self._started("TLS certificates", passes.stop, _STORE_S)
+        self.renewal.watch(certificates)
         return certificates
 
     async def _open_store(self, tls: ssl.SSLContext | None) -> str:
@@ -203,6 +200,7 @@ class Node:
         from goqueue.server.cluster.cluster_node import ClusterNode  # noqa: PLC0415 - as above
 
         self.cluster = ClusterNode(self.config, self._started, disk=self._disk, clock=self._clock)
+        self.renewal.watch(self.cluster.tls)
         self.store = self.cluster.store
         kafka = wiring.kafka_listener(self.config, tls)
         return await self.cluster.join(kafka.name, self.config.advertised_kafka(kafka.port))
@@ -221,6 +219,7 @@ class Node:
             max_series=config.metrics.max_series,
             partition_label=config.metrics.partition_label,
         )
+        audit = await start_audit(config, self._disk, self._clock, self._started)
         settings = wiring.broker_settings(config, identity)
         cluster = self.cluster
         logs = LogBroker(
@@ -231,6 +230,7 @@ class Node:
             metrics=self.metrics,
             facts=None if cluster is None else cluster.facts,
             keeper=None if cluster is None else cluster.keeper,
+            audit=audit,
         )
         self._stop_broker = logs.close
         self._started("broker", self._close_broker, _BROKER_S)
@@ -239,8 +239,7 @@ class Node:
         await asyncio.gather(logs.open(), _load(_FIRST_FAMILIES, _LISTENER))
         logs.health.start()
         self._started("health", partial(_stop_watching, logs), _STORE_S)
-        if config.sasl.enabled and not logs.users.all():
-            raise StartError("sasl.enabled is true and there are no users: add one to sasl.users")
+        wiring.check_somebody_may_log_in(config, logs)
         self.maintenance = logs.maintenance(wiring.maintenance_settings(config))
         if cluster is not None:
             self.maintenance.on_disk_use = cluster.full_disk.looked
@@ -258,10 +257,10 @@ class Node:
         from goqueue.protocols.kafka.first_families import first_registry  # noqa: PLC0415 - as above
         from goqueue.server import wiring  # noqa: PLC0415 - as above
 
-        settings = wiring.kafka_listener(self.config, tls)
+        settings = wiring.kafka_listener(self.config, tls, logs.authenticator)
         self.kafka = Listener(first_registry(logs, self._advertised), settings)
         self.kafka.connection_limits = partial(wiring.connection_limits, logs.configs, settings)
-        async with _listening("Kafka", settings.host, settings.port):
+        async with listening("Kafka", settings.host, settings.port):
             await self.kafka.start()
         self._listeners.append(self.kafka)
         # No request is read before this line: the loop has not turned since the port is open.
@@ -287,6 +286,7 @@ class Node:
         self._stop_broker = self.broker.stop
         await self.broker.start_services()
         self.maintenance.add(*self.broker.passes(wiring.maintenance_settings(self.config)))
+        copy_audit(self.config, self.broker, self._started)
         http_calls = HttpCalls(lambda: self._api)
         sasl = wiring.sasl_settings(self.config)
         registry = build_registry(self.broker, self._advertised, sasl, http_calls)
@@ -308,6 +308,7 @@ class Node:
         await _load("goqueue.protocols.http.node_api", "goqueue.protocols.http.server.listener")
         from goqueue.protocols.http.server.listener import HttpListener  # noqa: PLC0415 - is loaded
         from goqueue.protocols.http.server.settings import HttpSettings  # noqa: PLC0415 - as above
+        from goqueue.server import wiring  # noqa: PLC0415 - as above
 
         host, port = self.config.listeners.http
         settings = HttpSettings(
@@ -316,9 +317,10 @@ class Node:
             tls=tls,
             hosts=self.config.http_hosts(),
             origins=self.config.http.allowed_origins,
+            client_of=wiring.client_addresses(self.config),
         )
         self.http = HttpListener(self._api, settings)
-        async with _listening("HTTP", host, port):
+        async with listening("HTTP", host, port):
             await self.http.start()
         self._listeners.append(self.http)
         self._started("HTTP", partial(self.http.stop, self._drain_s), self._drain_s + _GRACE_S)
@@ -332,13 +334,13 @@ class Node:
 
         credentials = None
         if certificates is not None:
-            from goqueue.server.grpc_tls import grpc_credentials  # noqa: PLC0415 - imports grpc
+            from goqueue.server.security.grpc_tls import grpc_credentials  # noqa: PLC0415 - imports grpc
 
             credentials = grpc_credentials(certificates)
         host, port = self.config.listeners.grpc
         settings = GrpcSettings(host, port, self.config.grpc.reflection, credentials)
         self.grpc = GrpcListener(self.broker, settings, self.forwards)
-        async with _listening("gRPC", host, port):
+        async with listening("gRPC", host, port):
             await self.grpc.start()
         self._started("gRPC", partial(self.grpc.stop, self._drain_s), self._drain_s + _GRACE_S)
 
@@ -378,19 +380,3 @@ async def _load(*modules: str) -> None:
 
 async def _stop_watching(logs: LogBroker) -> None:
     logs.health.stop()
-
-
-@asynccontextmanager
-async def _listening(name: str, host: str, port: int) -> AsyncIterator[None]:
-    """Say in one line why an address cannot be listened on."""
-    try:
-        yield
-    except OSError as error:
-        address = f"{host}:{port}"
-        if error.errno == errno.EADDRINUSE:
-            text = f"{address} is in use by another process: stop it, or choose another port"
-        elif error.errno == errno.EACCES:
-            text = f"{address} may not be used by this user: choose a port above 1023"
-        else:
-            text = f"{address} cannot be listened on: {error.strerror or error}"
-        raise ListenError(f"{name}: {text}") from error

@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 _STARTING_SWITCH_S: Final = 0.0005
 """After this time a thread gives way to the event loop. At a start it is one that imports
 the next listener: clients of those that are there are served first."""
+_REPEATED_S: Final = 3600.0
+"""How often the log says that other machines can reach listeners without logins or TLS."""
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -59,6 +61,7 @@ async def _serve(config: Config) -> None:
             serving.cancel()  # the metadata store that it waits for may never be there
 
     _on_signals(stopping, stop)
+    _on_hangup(node)
     interval_s = sys.getswitchinterval()
     sys.setswitchinterval(_STARTING_SWITCH_S)
     try:
@@ -75,7 +78,12 @@ async def _serve(config: Config) -> None:
     node.broker.health.watch_collections()
     age_s = process_age_s()
     report_start(node, node.uptime_s if age_s is None else age_s)
+    report_access(node)
+    open_to = node.broker.settings.exposed
+    repeating = None if open_to is None else asyncio.create_task(_repeat_exposure(open_to))
     await stopping.wait()
+    if repeating is not None:
+        repeating.cancel()
     await node.stop()
     logger.info("stopped")
 
@@ -92,6 +100,19 @@ def _on_signals(stopping: asyncio.Event, stop: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in _SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
+
+
+def _on_hangup(node: Node) -> None:
+    """SIGHUP: look at the files of the certificates now, as other servers do."""
+    running: set[asyncio.Task[None]] = set()
+
+    def reload() -> None:
+        logger.info("SIGHUP: looking at the files of the certificates")
+        task = asyncio.get_running_loop().create_task(node.renewal.now())
+        running.add(task)
+        task.add_done_callback(running.discard)
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -150,6 +171,25 @@ def report_start(node: Node, took_s: float) -> None:
         len(node.broker.topics.catalogue.by_name),
         len(node.broker.partitions),
     )
+
+
+def report_access(node: Node) -> None:
+    """Say who may get in, where that is anybody: on this machine, or from others."""
+    open_to, config = node.broker.settings.exposed, node.config
+    if open_to is not None:
+        logger.warning("--insecure: %s", open_to)
+    elif not (config.auth.enabled or config.asks_kafka_clients):
+        logger.info(
+            "no logins are required: every user of this machine may do everything; auth.enabled "
+            "requires them"
+        )
+
+
+async def _repeat_exposure(open_to: str) -> None:
+    """Say again, now and then, what is open to other machines."""
+    while True:
+        await asyncio.sleep(_REPEATED_S)
+        logger.warning("--insecure: %s", open_to)
 
 
 def recovery_lines(partitions: Iterable[Partition]) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from goqueue.access.name_rules import parse_rules
+from goqueue.access.settings import AccessSettings, OidcSettings
 from goqueue.configs.broker_setting_table import CONNECTIONS_PER_IP_SETTING, CONNECTIONS_SETTING
 from goqueue.configs.broker_settings import BrokerSettings
 from goqueue.groups.settings import GroupSettings
@@ -11,6 +13,7 @@ from goqueue.partitions.upkeep import MaintenanceSettings
 from goqueue.protocols.kafka.settings import ConnectionLimits, ListenerSettings, SaslSettings
 from goqueue.runtime.process import max_open_files
 from goqueue.server.config_docs import kafka_view
+from goqueue.server.errors import StartError
 from goqueue.storage.open_files import open_segments_within
 from goqueue.tracing.files import FileLimits
 from goqueue.tracing.store import OtlpSettings, TracingSettings
@@ -18,7 +21,10 @@ from goqueue.transactions.settings import TransactionSettings
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
 
+    from goqueue.access.authenticator import Authenticator
+    from goqueue.broker.log_broker import LogBroker
     from goqueue.configs.broker_configs import BrokerConfigs
     from goqueue.server.config import Config
 
@@ -43,9 +49,69 @@ def broker_settings(config: Config, cluster_id: str) -> BrokerSettings:
             id_expiration_ms=config.transactions.id_expiration_ms,
         ),
         tracing=tracing_settings(config),
+        access=access_settings(config),
         max_open_segments=open_segments_within(max_open_files()),
-        initial_users=config.sasl.users if config.sasl.enabled else (),
+        initial_users=config.sasl.users if config.asks_kafka_clients else (),
+        audit_topic=config.audit.topic,
+        exposed=_exposed(config),
     )
+
+
+def access_settings(config: Config) -> AccessSettings:
+    """Whether clients are asked who they are, and which of them need no rule."""
+    return AccessSettings(
+        is_enabled=config.auth.enabled,
+        uses_rules=config.acl.enabled,
+        super_users=frozenset(each.removeprefix("User:") for each in config.auth.super_users),
+        allow_health=config.auth.allow_health,
+        open_metrics=config.auth.open_metrics,
+        root_key=config.auth.root_key,
+        max_login_delay_s=config.auth.max_login_delay_ms / 1000,
+        oidc=_oidc_settings(config),
+        certificate_rules=parse_rules(config.auth.certificate_rules),
+    )
+
+
+def _oidc_settings(config: Config) -> OidcSettings | None:
+    said = config.oidc
+    if said.issuer is None:
+        return None
+    return OidcSettings(
+        issuer=said.issuer,
+        audiences=frozenset(said.audience),
+        jwks_url=said.jwks_url,
+        clock_skew_s=said.clock_skew_ms / 1000,
+        principal_claim=said.principal_claim,
+        principal_rules=parse_rules(said.principal_rules),
+        roles_claim=said.roles_claim,
+        roles=dict(each.split("=", 1) for each in said.roles),
+        tenant_claim=said.tenant_claim,
+    )
+
+
+def check_somebody_may_log_in(config: Config, logs: LogBroker) -> None:
+    """Refuse a start after which every client would be refused.
+
+    Raises:
+        StartError: saying what to set.
+    """
+    if logs.users.all() or not config.asks_kafka_clients:
+        return
+    if not config.auth.enabled:
+        raise StartError("sasl.enabled is true and there are no users: add one to sasl.users")
+    if not (config.auth.root_key or config.oidc.issuer or logs.access.keys.all):
+        raise StartError(
+            "auth.enabled is true and nobody may log in: set GOQUEUE_API_ROOT_KEY, or add a user "
+            "to sasl.users and to auth.super_users"
+        )
+
+
+def _exposed(config: Config) -> str | None:
+    if not config.listeners.insecure:
+        return None
+    from goqueue.server.security.exposure import exposure  # noqa: PLC0415 - few are
+
+    return exposure(config)
 
 
 def topic_defaults(config: Config) -> dict[str, str]:
@@ -100,15 +166,20 @@ def _group_settings(config: Config) -> GroupSettings:
     return GroupSettings(**{name: getattr(config.groups, name) for name in said})
 
 
-def kafka_listener(config: Config, tls: ssl.SSLContext | None) -> ListenerSettings:
+def kafka_listener(
+    config: Config, tls: ssl.SSLContext | None, authenticator: Authenticator | None = None
+) -> ListenerSettings:
     """What the Kafka listener is told."""
     limits = config.limits
     return ListenerSettings(
         host=config.listeners.kafka.host,
         port=config.listeners.kafka.port,
-        name=_listener_name(encrypted=tls is not None, login=config.sasl.enabled),
+        name=_listener_name(encrypted=tls is not None, login=config.asks_kafka_clients),
         tls=tls,
-        requires_authentication=config.sasl.enabled,
+        requires_authentication=config.asks_kafka_clients,
+        certificate_principal=(
+            authenticator.certificate if authenticator and config.auth.enabled and tls else None
+        ),
         max_connections=limits.max_connections,
         max_request_bytes=limits.max_request_bytes,
         max_listener_bytes=limits.request_memory_bytes,
@@ -125,6 +196,15 @@ def connection_limits(configs: BrokerConfigs, settings: ListenerSettings) -> Con
         settings.max_connections if total is None else total,
         settings.max_connections_per_ip if per_ip is None else per_ip,
     )
+
+
+def client_addresses(config: Config) -> Callable[[str, str], str] | None:
+    """Who clients are behind the proxies that are trusted; None where there are none."""
+    if not config.http.trusted_proxies:
+        return None
+    from goqueue.audit.addresses import TrustedProxies  # noqa: PLC0415 - few have any
+
+    return TrustedProxies(config.http.trusted_proxies).client
 
 
 def sasl_settings(config: Config) -> SaslSettings:

@@ -94,7 +94,7 @@ def test_a_flag_beats_the_environment_beats_the_file_beats_the_default(
 def test_environment_variables_have_the_documented_names(
     name: str, value: str, section: str, attribute: str, expected: str
 ) -> None:
-    config = load(environment={name: value})
+    config = load(environment={name: value, "GOQUEUE_INSECURE": "true"})
     assert str(getattr(getattr(config, section), attribute)) == expected
 
 
@@ -124,12 +124,12 @@ def test_environment_variables_have_the_documented_names(
 def test_flags_have_the_documented_names(
     arguments: list[str], section: str, attribute: str, expected: str
 ) -> None:
-    config = load(arguments)
+    config = load([*arguments, "--insecure"])
     assert str(getattr(getattr(config, section), attribute)) == expected
 
 
 def test_a_port_flag_keeps_the_host_of_the_environment() -> None:
-    config = load(["--kafka-port", "7"], {"GOQUEUE_LISTENERS_KAFKA": "10.0.0.1:9092"})
+    config = load(["--kafka-port", "7", "--insecure"], {"GOQUEUE_LISTENERS_KAFKA": "10.0.0.1:9092"})
     assert config.listeners.kafka == Address("10.0.0.1", 7)
     assert config.sources["listeners.kafka"] == "flag --kafka-port"
 
@@ -188,7 +188,8 @@ def test_clients_are_told_an_address_that_they_can_reach(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: str
 ) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "this-machine")
-    assert str(load(environment=environment).advertised_kafka(5555)) == expected
+    config = load(["--insecure"], environment)
+    assert str(config.advertised_kafka(5555)) == expected
 
 
 def test_the_defaults_for_topics_are_settings_that_topics_have() -> None:
@@ -204,6 +205,9 @@ def test_without_a_configuration_topics_keep_their_own_defaults() -> None:
     assert len(defaults) == 9
 
 
+OWN_NAMES = {"GOQUEUE_API_ROOT_KEY", "GOQUEUE_TRUSTED_PROXIES", "GOQUEUE_INSECURE"}
+
+
 def test_no_two_settings_share_a_name() -> None:
     def unique(names: list[Any]) -> bool:
         return len(set(names)) == len(names)
@@ -212,4 +216,6 @@ def test_no_two_settings_share_a_name() -> None:
     assert unique([fold(row.environment) for row in TABLE])
     assert unique([row.kafka for row in TABLE if row.kafka])
     for row in TABLE:
-        assert fold(row.environment) == fold(f"GOQUEUE_{row.full_name}")
+        assert fold(row.environment) == fold(f"GOQUEUE_{row.full_name}") or (
+            row.environment in OWN_NAMES
+        )

@@ -37,7 +37,7 @@ HEAVY = {
     "goqueue.schemas.avro",
     "goqueue.schemas.json",
     "goqueue.schemas.protobuf",
-    "goqueue.server.self_signed",
+    "goqueue.server.security.self_signed",
     "goqueue.spark",
     "goqueue.testing",
 }

@@ -13,8 +13,9 @@ import uvloop
 
 from goqueue.server.config_node import ClientAuth, TlsSection, TlsVersion
 from goqueue.server.errors import StartError
-from goqueue.server.self_signed import VALID_DAYS, self_signed
-from goqueue.server.tls import Certificates, TlsFilesError
+from goqueue.server.security.certificates import Certificates, TlsFilesError
+from goqueue.server.security.peer_tls import PeerTls
+from goqueue.server.security.self_signed import VALID_DAYS, self_signed
 from support.certificates import Authority
 
 NOW = datetime(2030, 5, 6, tzinfo=UTC)
@@ -37,11 +38,13 @@ class Greeter(asyncio.Protocol):
         transport.write(b"!")
 
 
-async def seen_by_a_client(certificates: Certificates, client: ssl.SSLContext, name=None) -> str:
+async def seen_by_a_client(
+    certificates: Certificates | PeerTls, client: ssl.SSLContext, name=None
+) -> str:
     """The common name of the certificate that a new connection is shown."""
-    server = await asyncio.get_running_loop().create_server(
-        Greeter, "127.0.0.1", 0, ssl=certificates.context
-    )
+    is_peer = isinstance(certificates, PeerTls)
+    context: ssl.SSLContext = getattr(certificates, "listening" if is_peer else "context")
+    server = await asyncio.get_running_loop().create_server(Greeter, "127.0.0.1", 0, ssl=context)
     async with server:
         port = server.sockets[0].getsockname()[1]
         return await asyncio.to_thread(_shown, port, client, name)
@@ -117,6 +120,38 @@ def test_files_that_do_not_load_leave_the_old_certificate_in_use_until_they_do(a
     levels = [record.levelname for record in caplog.records]
     assert levels == ["WARNING"] * 3 + ["INFO"]
     assert all("stays in use" in line for line in caplog.messages[:3])
+
+
+def test_broken_files_are_told_until_files_load_again(authority):
+    cert_file, key_file = authority.issue("old", file="server")
+    certificates = certificates_of(cert_file, key_file)
+    before = certificates.pem
+    key_file.write_bytes(b"nonsense")
+    asyncio.run(certificates.reload())
+    assert certificates.failure is not None
+    assert certificates.pem is before
+    authority.issue("new", file="server")
+    asyncio.run(certificates.reload())
+    assert certificates.failure is None
+    assert (certificates.reload_count, certificates.failure_count) == (1, 1)
+    assert certificates.pem != before
+
+
+def test_certificates_between_nodes_are_renewed_too_and_broken_ones_are_not_used(authority):
+    cert_file, key_file = authority.issue("old", file="node")
+    tls = PeerTls(cert_file, key_file, authority.ca_file)
+
+    async def scenario():
+        assert await seen_by_a_client(tls, tls.calling) == "old"
+        authority.issue("new", file="node")
+        await tls.reload()
+        assert await seen_by_a_client(tls, tls.calling) == "new"
+        key_file.write_bytes(b"nonsense")
+        await tls.reload()
+        assert tls.failure is not None
+        assert await seen_by_a_client(tls, tls.calling) == "new"
+
+    asyncio.run(scenario())
 
 
 def test_files_that_have_not_changed_are_not_loaded_again(authority):

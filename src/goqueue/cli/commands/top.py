@@ -12,7 +12,12 @@ from goqueue.cli.calls import Call, command
 from goqueue.cli.errors import CliError, UsageError
 from goqueue.cli.output import Format, emit_line, figure, printable
 from goqueue.cli.times import show_size, show_span
-from goqueue.cli.top_view import Sample, frame, parse_sample
+from goqueue.cli.top_view import Sample, frame, merged, parse_sample
+from goqueue.protocols.http.operations.cluster_shapes import (
+    ClusterMetrics,
+    ClusterNode,
+    ClusterNodes,
+)
 from goqueue.protocols.http.operations.operation_shapes import Readiness
 
 if TYPE_CHECKING:
@@ -26,6 +31,9 @@ _GROUP_COLUMNS: Final = ("group", "state", "members", "lag")
 _FRAME_LINES: Final = 14
 """What a picture needs besides rows of topics and groups, which share the rest of the terminal."""
 _MAX_TROUBLES: Final = 3
+_MAX_NODES: Final = 7
+_HEAD_LINES: Final = 3
+"""Of a table."""
 _NAME_WIDTH: Final = 40
 
 
@@ -42,7 +50,7 @@ def show_top(
         bool, typer.Option("--once", help="Print once, after one interval; for scripts.")
     ] = False,
 ) -> None:
-    """Watch topics, rates, sizes, groups and lag until Ctrl-C; -o json prints JSON lines."""
+    """Watch topics, rates, sizes, groups, lag and nodes until Ctrl-C; -o json prints JSON lines."""
     interval_s = contexts.parse_timeout(interval, "--interval")
     if once:
         _show_once(call, next(_frames(call, interval_s)))
@@ -61,25 +69,30 @@ def _frames(call: Call, interval_s: float, *, at_once: bool = False) -> Iterator
     Raises:
         CliError: it is not there from the beginning.
     """
-    server = call.api.server
-    before, readiness = _look(call)
+    before, readiness, nodes = _look(call)
     if at_once:
-        yield frame(before, before, readiness, server)
+        yield frame(before, before, readiness, call.api.server, nodes)
     while True:
         time.sleep(interval_s)
         try:
-            now, readiness = _look(call)
+            now, readiness, nodes = _look(call)
         except CliError as error:
-            yield {**frame(before, before, None, server), "status": str(error)}
+            gone = frame(before, before, None, call.api.server, nodes)
+            yield {**gone, "status": str(error)}
         else:
-            yield frame(before, now, readiness, server)
+            yield frame(before, now, readiness, call.api.server, nodes)
             before = now
 
 
-def _look(call: Call) -> tuple[Sample, Readiness]:
-    sample = parse_sample(call.api.text("/metrics"), time.monotonic())
+def _look(call: Call) -> tuple[Sample, Readiness, Sequence[ClusterNode]]:
+    """What is known now, and the nodes if there are several."""
     _, readiness = call.api.probe(Readiness, "/readyz?verbose=true")
-    return sample, readiness
+    nodes = call.api.get(ClusterNodes, "/cluster/nodes").nodes
+    if len(nodes) == 1:
+        return parse_sample(call.api.text("/metrics"), time.monotonic()), readiness, ()
+    told = call.api.get(ClusterMetrics, "/cluster/metrics").nodes
+    now_s = time.monotonic()
+    return merged({each.node_id: parse_sample(each.text, now_s) for each in told}), readiness, nodes
 
 
 def _show_once(call: Call, picture: dict[str, Any]) -> None:
@@ -89,7 +102,10 @@ def _show_once(call: Call, picture: dict[str, Any]) -> None:
         return
     for line in [*_heading(picture), *_troubles(picture)]:
         typer.echo(printable(line))
-    for rows in (_topic_rows(picture), _group_rows(picture)):
+    tables = [_topic_rows(picture), _group_rows(picture)]
+    if picture["nodes"]:
+        tables.insert(0, _node_rows(picture))
+    for rows in tables:
         typer.echo()
         call.show(rows)
 
@@ -103,7 +119,9 @@ def _live(frames: Iterator[dict[str, Any]]) -> None:
         raise UsageError("standard output is no terminal: use --once, or -o json")
     with Live(console=console, screen=True, auto_refresh=False) as live:
         for picture in frames:
-            max_rows = max((console.height - _FRAME_LINES) // 2, 1)
+            nodes = min(len(picture["nodes"]), _MAX_NODES)
+            above = _FRAME_LINES + (nodes + _HEAD_LINES if nodes else 0)
+            max_rows = max((console.height - above) // 2, 1)
             live.update(Group(*_parts(picture, max_rows)), refresh=True)
 
 
@@ -123,6 +141,13 @@ def _troubles(picture: dict[str, Any]) -> list[str]:
     return [
         *(f"{name}: {verdict}" for name, verdict in picture["trouble"].items()),
         *(f"{each} refuses messages" for each in picture["failed_partitions"]),
+    ]
+
+
+def _node_rows(picture: dict[str, Any]) -> list[dict[str, Any]]:
+    """The nodes of a cluster; `lag` is how many messages each lacks as a follower."""
+    return [
+        {**each, "controller": "yes" if each["controller"] else "no"} for each in picture["nodes"]
     ]
 
 
@@ -172,6 +197,7 @@ def _parts(picture: dict[str, Any], max_rows: int) -> list[RenderableType]:
         Text(first, "bold green" if is_well else "bold red", no_wrap=True, overflow="ellipsis"),
         Text(second),
         *(Text(printable(each), "red") for each in troubles[:_MAX_TROUBLES]),
+        *([_table(_node_rows(picture), _MAX_NODES)] if picture["nodes"] else ()),
         _table(_topic_rows(picture), max_rows),
         _table(_group_rows(picture), max_rows),
     ]

@@ -84,6 +84,10 @@ class Version(msgspec.Struct, frozen=True):
     """The version of a broker, and what it runs on."""
 
     version: str
+    commit: str
+    """The commit that it was built from."""
+    built: str
+    """When it was built; `checkout` for one that runs from its sources."""
     record_codec: str
     python: str
     event_loop: str

@@ -1,4 +1,4 @@
-"""The client's side of SASL: PLAIN, and SCRAM with SHA-256 or SHA-512 (RFC 5802)."""
+"""The client's side of SASL: PLAIN, OAUTHBEARER, and SCRAM with SHA-256 or SHA-512 (RFC 5802)."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ async def log_in(connection: Connection, settings: ClientSettings) -> None:
     Raises:
         LoginError: the broker does not take it.
     """
-    if settings.sasl_mechanism is None:
+    mechanism = settings.mechanism
+    if mechanism is None:
         return
-    answer = await connection.ask(
-        ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, mechanism=settings.sasl_mechanism
-    )
+    answer = await connection.ask(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, mechanism=mechanism)
     if answer.error_code:
         offered = ", ".join(answer.mechanisms) or "none"
-        raise LoginError(
-            f"{connection.address} does not take {settings.sasl_mechanism}; it offers {offered}"
-        )
-    if settings.sasl_mechanism == "PLAIN":
+        raise LoginError(f"{connection.address} does not take {mechanism}; it offers {offered}")
+    if mechanism == "OAUTHBEARER":
+        await _bearer(connection, settings)
+        return
+    if mechanism == "PLAIN":
         await _send(connection, f"\0{settings.username}\0{settings.password}".encode())
         return
     await _scram(connection, settings)
@@ -52,6 +52,16 @@ async def _send(connection: Connection, message: bytes) -> bytes:
     if answer.error_code:
         raise LoginError(f"{connection.address}: {answer.error_message or 'login refused'}")
     return bytes(answer.auth_bytes)
+
+
+async def _bearer(connection: Connection, settings: ClientSettings) -> None:
+    token = settings.api_key or settings.token or ""
+    if not isinstance(token, str):
+        token = await asyncio.to_thread(token)
+    refused = await _send(connection, f"n,,\x01auth=Bearer {token}\x01\x01".encode())
+    if refused:
+        await _send(connection, b"\x01")
+        raise LoginError(f"{connection.address} refuses the token")
 
 
 async def _scram(connection: Connection, settings: ClientSettings) -> None:

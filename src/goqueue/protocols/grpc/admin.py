@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.offsets import committed_offsets
+from goqueue.protocols.grpc.rights import (
+    CLUSTER_CREATE,
+    GROUP_DESCRIBE,
+    TOPIC_CREATE,
+    TOPIC_DESCRIBE,
+    caller,
+)
 from goqueue.topics.replica_assignments import (
     ANYWHERE,
     Replication,
@@ -26,6 +33,9 @@ if TYPE_CHECKING:
     from goqueue.partitions.elsewhere.figures import Figures
     from goqueue.topics.catalogue import Topic
 
+_UNKNOWN: Final = -1
+"""The offsets of a partition of which no replica tells; HTTP says the same."""
+
 
 class AdminService(AdminServiceServicer):
     """What administrators do."""
@@ -39,6 +49,9 @@ class AdminService(AdminServiceServicer):
         self, request: pb.CreateTopicRequest, context: ServicerContext[Any, Any]
     ) -> pb.Topic:
         """Make a topic."""
+        may = caller()
+        if not may.allows(CLUSTER_CREATE):
+            may.require(TOPIC_CREATE, request.name)
         count = request.partitions if request.HasField("partitions") else None
         factor = request.replication_factor if request.HasField("replication_factor") else None
         if not self._broker.facts.is_cluster:
@@ -54,11 +67,12 @@ class AdminService(AdminServiceServicer):
         self, request: pb.ListTopicsRequest, context: ServicerContext[Any, Any]
     ) -> pb.ListTopicsResponse:
         """Every topic, by name."""
-        topics = sorted(self._broker.topics.catalogue.by_name.items())
+        known = self._broker.topics.catalogue.by_name
+        names = sorted(caller().visible(TOPIC_DESCRIBE, known, str))
         return pb.ListTopicsResponse(
             topics=(
                 self._topic(topic, self._broker.figures.of_topic(topic))
-                for _, topic in topics
+                for topic in map(known.__getitem__, names)
                 if request.include_internal or not topic.is_internal
             )
         )
@@ -118,14 +132,15 @@ class AdminService(AdminServiceServicer):
             is_internal=topic.is_internal,
             settings=dict(topic.settings.overrides),
             partitions=(
-                pb.PartitionInfo(
+                pb.PartitionInfo(partition=number, log_start=_UNKNOWN, log_end=_UNKNOWN)
+                if each is None
+                else pb.PartitionInfo(
                     partition=number,
                     log_start=each.log_start,
                     log_end=each.log_end,
                     size_bytes=each.size_bytes,
                 )
                 for number, each in enumerate(figures)
-                if each is not None
             ),
         )
 
@@ -136,7 +151,8 @@ class AdminService(AdminServiceServicer):
     ) -> pb.ListGroupsResponse:
         """Every group, by name."""
         groups = await self._broker.groups.told(self._broker.group_views.all)
-        return pb.ListGroupsResponse(groups=map(_group, groups))
+        seen = caller().visible(GROUP_DESCRIBE, groups, lambda each: each.group_id)
+        return pb.ListGroupsResponse(groups=map(_group, seen))
 
     async def DescribeGroup(
         self, request: pb.GroupRequest, context: ServicerContext[Any, Any]
@@ -155,6 +171,7 @@ class AdminService(AdminServiceServicer):
                 partitions=(
                     pb.TopicPartition(topic=each.topic, partition=each.partition)
                     for each in member.partitions
+                    if caller().allows(TOPIC_DESCRIBE, each.topic)
                 ),
             )
         group.offsets.extend(committed_offsets(self._broker, name))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     import grpc
 
+    from goqueue.protocols.kafka.internal.grpc_calls import Client
+
 _INBOX_MESSAGES: Final = 16
 """What a client has sent and its handler has not taken; then the next turn waits to begin."""
 _OUTBOX_BYTES: Final = 1024 * 1024
@@ -34,8 +36,10 @@ _BEAT_S: Final = 10.0
 class CarriedContext:
     """What a handler sees of its call, as far as ours look: see `grpc.aio.ServicerContext`."""
 
-    def __init__(self, client: str, sender: int, write: Callable[[Any], Awaitable[None]]) -> None:
-        self._client = client
+    def __init__(
+        self, client: Client, sender: int, write: Callable[[Any], Awaitable[None]]
+    ) -> None:
+        self._client, self.principal = client
         self.sender = sender
         """The node that has forwarded the call."""
         self.write = write
@@ -83,7 +87,7 @@ class CarriedCalls:
             raise PeerVersionError(f"{method} is no method of goqueue {goqueue.__version__}")
         return behaviour(self._handlers[method])[0] is not Kind.UNARY_UNARY
 
-    async def unary(self, method: str, request: bytes, client: str, sender: int) -> GrpcAnswer:
+    async def unary(self, method: str, request: bytes, client: Client, sender: int) -> GrpcAnswer:
         """The whole answer to a call."""
         handler = self._handlers[method]
         _, inner = behaviour(handler)
@@ -95,7 +99,7 @@ class CarriedCalls:
         assert handler.response_serializer is not None
         return context.ended([handler.response_serializer(answer)])
 
-    def stream(self, method: str, client: str, sender: int) -> CarriedStream:
+    def stream(self, method: str, client: Client, sender: int) -> CarriedStream:
         """A stream whose handler runs from now on."""
         return CarriedStream(self._handlers[method], client, sender)
 
@@ -112,7 +116,9 @@ def _seen_by_handlers(context: CarriedContext) -> aio.ServicerContext[Any, Any]:
 class CarriedStream:
     """One stream, from its first turn to its last."""
 
-    def __init__(self, handler: grpc.RpcMethodHandler[Any, Any], client: str, sender: int) -> None:
+    def __init__(
+        self, handler: grpc.RpcMethodHandler[Any, Any], client: Client, sender: int
+    ) -> None:
         kind, inner = behaviour(handler)
         assert handler.response_serializer is not None
         self._serialise: Callable[[Any], bytes] = handler.response_serializer

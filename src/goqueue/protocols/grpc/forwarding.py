@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import msgspec
 from grpc import StatusCode, aio
 
 from goqueue.cluster.facts import GRPC_LISTENER
@@ -23,6 +24,7 @@ from goqueue.protocols.grpc.interceptor import (
     behaviour,
 )
 from goqueue.protocols.grpc.places import LOCAL, PLACES, Gather, Place
+from goqueue.protocols.grpc.rights import caller
 from goqueue.protocols.lookups import Lookup, wrong_again
 from goqueue.wire.grpc.contract import COORDINATOR_KEY, UNANSWERED_KEY
 from goqueue.wire.kafka.api_keys import ApiKey
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.cluster.peers import PeerConnection
     from goqueue.protocols.forwarding import Forwards
+    from goqueue.protocols.grpc.gate import Gate
     from goqueue.runtime.tasks import Turns
     from goqueue.wire.kafka.reading import Struct
 
@@ -57,9 +60,9 @@ class ForwardingInterceptor(ErrorInterceptor):
     """Around every handler of a node of a cluster: the right node answers."""
 
     def __init__(
-        self, streams: OpenStreams, turns: Turns, broker: Broker, forwards: Forwards
+        self, streams: OpenStreams, turns: Turns, gate: Gate, broker: Broker, forwards: Forwards
     ) -> None:
-        super().__init__(streams, turns)
+        super().__init__(streams, turns, gate)
         self._broker = broker
         self._forwards = forwards
 
@@ -145,6 +148,7 @@ class ForwardingInterceptor(ErrorInterceptor):
                 stays=stays,
                 method=method,
                 client=context.peer(),
+                principal=encoded_caller(),
                 is_last=True,
                 messages=[{"data": data}],
             )
@@ -250,6 +254,11 @@ async def _chained(first: Any, rest: AsyncIterator[Any]) -> AsyncIterator[Any]:
         yield each
 
 
+def encoded_caller() -> str:
+    """Who the client is, for the node that answers it."""
+    return msgspec.json.encode(caller().principal).decode()
+
+
 class Passing:
     """One stream between a client and another node, on a connection of its own."""
 
@@ -258,6 +267,7 @@ class Passing:
         self._method = method
         self._node_id = node_id
         self._client = context.peer()
+        self._principal = encoded_caller()
         self._write = whole_writes(context)
         self._under_way: deque[asyncio.Task[Struct]] = deque()
 
@@ -319,6 +329,7 @@ class Passing:
             wait_s=_TURN_S,
             method=self._method,
             client=self._client,
+            principal=self._principal,
             is_last=is_last,
             messages=[] if message is None else [{"data": message}],
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grpc
@@ -14,11 +15,15 @@ from goqueue.cluster.facts import as_refused
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.grpc.errors import ServerStoppingError, status_of, to_error
 from goqueue.protocols.grpc.request_bounds import BoundedParser, parser_of
+from goqueue.protocols.grpc.rights import CALLER, RIGHTS, caller
 from goqueue.wire.grpc.contract import ERROR_KEY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
+    from goqueue.protocols.grpc.gate import Gate
+    from goqueue.protocols.grpc.rights import Needs
+    from goqueue.protocols.permissions import Permissions
     from goqueue.runtime.tasks import Turns
 
 logger = logging.getLogger(__name__)
@@ -80,7 +85,8 @@ class OpenStreams:
 class ErrorInterceptor(aio.ServerInterceptor):
     """Around every handler."""
 
-    def __init__(self, streams: OpenStreams, turns: Turns) -> None:
+    def __init__(self, streams: OpenStreams, turns: Turns, gate: Gate) -> None:
+        self._gate = gate
         self._streams = streams
         self._turns = turns
         self._wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
@@ -110,17 +116,25 @@ class ErrorInterceptor(aio.ServerInterceptor):
         parser = parser_of(handler.request_deserializer, self._turns)
         kind, inner = behaviour(handler)
         is_stream = kind is Kind.STREAM_STREAM
-        parsed = _of_stream(inner, parser) if is_stream else inner
+        parsed = self._of_stream(inner, parser, RIGHTS[method]) if is_stream else inner
+        if kind is Kind.UNARY_STREAM:
+            parsed = self._held(inner, RIGHTS[method])
         return kind.make(
             self._guarded(parsed, method, None if is_stream else parser),
             response_serializer=handler.response_serializer,
         )
 
     def _guarded(self, inner: Handler, method: str, parser: BoundedParser[Any] | None) -> Handler:
+        right = RIGHTS[method]
+
         async def handle(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
             try:
+                may = await self._gate.admit(context, right)
+                CALLER.set(may)
                 if parser is not None:
                     request = parser.parse_quickly(request) or await parser.parse(request)
+                    if not may.is_open:
+                        right.require(may, request)
                 return await inner(request, context)
             except GoQueueError as error:
                 # A call that is aborted is part of a cycle of references, and so would the request
@@ -128,6 +142,9 @@ class ErrorInterceptor(aio.ServerInterceptor):
                 del request
                 await _abort(context, error.with_traceback(None))
             except asyncio.CancelledError:
+                refusal = self._gate.streams.refusal()
+                if refusal is not None:
+                    await _abort(context, refusal)
                 if not self._streams.is_stopping:
                     raise
                 await _abort(context, ServerStoppingError("the server is stopping"))
@@ -139,19 +156,41 @@ class ErrorInterceptor(aio.ServerInterceptor):
 
         return handle
 
+    def _of_stream(self, inner: Handler, parser: BoundedParser[Any], right: Needs) -> Handler:
+        """A handler of messages as one of the bytes that gRPC hands over."""
 
-def _of_stream(inner: Handler, parser: BoundedParser[Any]) -> Handler:
-    """A handler of messages as one of the bytes that gRPC hands over."""
+        async def parsed(
+            requests: AsyncIterator[bytes], may: Permissions, task: asyncio.Task[Any] | None
+        ) -> AsyncIterator[Any]:
+            is_first = True
+            async for data in requests:
+                request = parser.parse_quickly(data)
+                if request is None:
+                    request = await parser.parse(data)
+                if not may.is_open:
+                    right.require(may, request)
+                    if is_first:  # it says what the whole stream is about
+                        self._gate.streams.add(task, partial(right.require, may, request))
+                        is_first = False
+                yield request
 
-    async def parsed(requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
-        async for data in requests:
-            request = parser.parse_quickly(data)
-            yield await parser.parse(data) if request is None else request
+        async def handle(requests: Any, context: aio.ServicerContext[Any, Any]) -> Any:
+            task = asyncio.current_task()
+            return await inner(parsed(requests, caller(), task), context)
 
-    async def handle(requests: Any, context: aio.ServicerContext[Any, Any]) -> Any:
-        return await inner(parsed(requests), context)
+        return handle
 
-    return handle
+    def _held(self, inner: Handler, right: Needs) -> Handler:
+        """A handler whose stream ends when its client may not go on reading it."""
+
+        async def handle(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
+            may = caller()
+            if not may.is_open:
+                check = partial(right.require, may, request)
+                self._gate.streams.add(asyncio.current_task(), check)
+            return await inner(request, context)
+
+        return handle
 
 
 def _is_ours(method: str) -> bool:

@@ -15,6 +15,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from goqueue.protocols.grpc.acks import AckService
 from goqueue.protocols.grpc.admin import AdminService
 from goqueue.protocols.grpc.consuming import ConsumeService
+from goqueue.protocols.grpc.gate import Gate
 from goqueue.protocols.grpc.interceptor import ErrorInterceptor, OpenStreams
 from goqueue.protocols.grpc.limits import MAX_CALLS, MAX_CONNECTIONS, MAX_STREAMS
 from goqueue.protocols.grpc.offsets import OffsetService
@@ -152,7 +153,8 @@ class GrpcListener:
         self._health = health.aio.HealthServicer()
         self._own_health = HealthService()
         self._server: aio.Server | None = None
-        self._interceptor = ErrorInterceptor(self._streams, self._turns)
+        self._gate = Gate(broker)
+        self._interceptor = ErrorInterceptor(self._streams, self._turns, self._gate)
         self.carried: CarriedCalls | None = None
         """Answers calls that other nodes have forwarded; None of a node on its own."""
         if forwards is not None:
@@ -163,7 +165,9 @@ class GrpcListener:
         from goqueue.protocols.grpc.carried import CarriedCalls  # noqa: PLC0415 - not alone
         from goqueue.protocols.grpc.forwarding import ForwardingInterceptor  # noqa: PLC0415 - as said
 
-        interceptor = ForwardingInterceptor(self._streams, self._turns, self._broker, forwards)
+        interceptor = ForwardingInterceptor(
+            self._streams, self._turns, self._gate, self._broker, forwards
+        )
         methods: Any = _Methods()
         self._add_services(methods)
         self.carried = CarriedCalls(

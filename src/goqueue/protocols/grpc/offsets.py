@@ -10,6 +10,7 @@ from goqueue.model.errors import GoQueueError, InvalidGroupIdError, TopicError
 from goqueue.model.lag import PartitionLag
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.grpc.conversions import outcome, position_of
+from goqueue.protocols.grpc.rights import TOPIC_DESCRIBE, caller
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import OffsetServiceServicer
 
@@ -104,7 +105,8 @@ class OffsetService(OffsetServiceServicer):
 
 def committed_offsets(broker: Broker, group: str) -> Iterator[pb.CommittedOffset]:
     """Every partition that the group has committed an offset of, or that a member reads."""
-    return map(_committed_offset, broker.lag.of(group))
+    lags = caller().visible(TOPIC_DESCRIBE, broker.lag.of(group), lambda each: each.topic)
+    return map(_committed_offset, lags)
 
 
 def _committed_offset(each: PartitionLag) -> pb.CommittedOffset:

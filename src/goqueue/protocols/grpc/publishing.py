@@ -10,6 +10,7 @@ from goqueue.protocols.grpc.conversions import acks_of, publish_response, publis
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
 from goqueue.protocols.grpc.limits import MAX_IN_FLIGHT
 from goqueue.protocols.grpc.publish_requests import TURN_MESSAGES, Incoming
+from goqueue.protocols.grpc.rights import TOPIC_WRITE, caller
 from goqueue.publishing.messages import ProducerSequence
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import PublishServiceServicer
@@ -94,6 +95,7 @@ class PublishService(PublishServiceServicer):
         A small one is stored before anything is awaited, unless its topic holds messages against
         schemas.
         """
+        caller().require(TOPIC_WRITE, request.topic)
         if not request.HasField("columns"):
             messages = await self._incoming.rows(request.messages)
         elif request.messages:

@@ -11,7 +11,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from goqueue.model.errors import GoQueueError, ReceiptError, TopicError
+from goqueue.model.errors import AuthorizationFailedError, GoQueueError, ReceiptError, TopicError
 from goqueue.model.tuples import NamedTuple
 from goqueue.protocols.grpc.conversions import RESPONSE_BYTES, places, record_bytes
 from goqueue.protocols.grpc.deliveries import (
@@ -23,6 +23,7 @@ from goqueue.protocols.grpc.deliveries import (
 )
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
 from goqueue.protocols.grpc.limits import MAX_ACKNOWLEDGED
+from goqueue.protocols.grpc.rights import TOPIC_READ, caller
 from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.wire.grpc.limits import MAX_MESSAGE_BYTES
@@ -302,8 +303,10 @@ async def settle_handles(
     parsed: dict[int, Receipt] = {}
     for at, handle in enumerate(handles):
         try:
-            parsed[at] = Receipt.parse(handle)
-        except ReceiptError as error:
+            receipt = Receipt.parse(handle)
+            caller().require(TOPIC_READ, receipt.topic)
+            parsed[at] = receipt
+        except (ReceiptError, AuthorizationFailedError) as error:
             outcomes[at] = error
     receipts = list(parsed.values())
     settled = await broker.acknowledger.settle(receipts, acknowledgement, group_id=group_id)

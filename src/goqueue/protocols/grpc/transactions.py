@@ -10,6 +10,7 @@ from goqueue.partitions.markers import Marker
 from goqueue.protocols.grpc.conversions import outcome, publish_response
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.publish_requests import Incoming
+from goqueue.protocols.grpc.rights import ID_DESCRIBE, ID_WRITE, caller
 from goqueue.transactions.messages import Identity, InitRequest, TransactionFilter, TransactionView
 from goqueue.transactions.states import TransactionState
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
@@ -66,12 +67,18 @@ class TransactionService(TransactionServiceServicer):
         self, request: pb.TransactionRequest | pb.AbortTransactionRequest
     ) -> tuple[str, Identity]:
         identity = _identity(request.producer)
-        actual = await self._transactions.find_id(identity.producer_id)
+        actual = await self._own_id(identity)
         if request.transactional_id not in {"", actual}:
             raise UnknownProducerError(
                 f"producer {identity.producer_id} is not the one of {request.transactional_id!r}"
             )
         return actual, identity
+
+    async def _own_id(self, identity: Identity) -> str:
+        """The transactional id of a producer, which must be the client's."""
+        found = await self._transactions.find_id(identity.producer_id)
+        caller().require(ID_WRITE, found)
+        return found
 
     def _described(self, transactional_id: str) -> pb.Transaction:
         return _transaction(self._transactions.describe(transactional_id))
@@ -91,7 +98,7 @@ class TransactionService(TransactionServiceServicer):
     ) -> pb.Transaction:
         """Say that the transaction writes to a partition."""
         identity = _identity(request.producer)
-        transactional_id = await self._transactions.find_id(identity.producer_id)
+        transactional_id = await self._own_id(identity)
         place = TopicPartition(request.topic, request.partition)
         self._broker.topics.catalogue.require(place)
         await self._transactions.add_partitions(transactional_id, identity, [place])
@@ -101,8 +108,11 @@ class TransactionService(TransactionServiceServicer):
         self, request: pb.TransactionalPublishRequest, context: ServicerContext[Any, Any]
     ) -> pb.TransactionalPublishResponse:
         """Publish messages that count with the commit."""
+        identity = _identity(request.producer)
+        if not caller().is_open:
+            await self._own_id(identity)
         published = await self._broker.transaction_writer.publish(
-            _identity(request.producer),
+            identity,
             request.topic,
             await self._incoming.rows(request.messages),
             request.first_sequence if request.HasField("first_sequence") else None,
@@ -118,8 +128,11 @@ class TransactionService(TransactionServiceServicer):
         offsets = {
             TopicPartition(each.topic, each.partition): each.offset for each in request.offsets
         }
+        identity = _identity(request.producer)
+        if not caller().is_open:
+            await self._own_id(identity)
         outcomes = await self._broker.transaction_offsets.stage(
-            _identity(request.producer),
+            identity,
             request.group,
             offsets,
             member_id=request.member_id or None,
@@ -147,6 +160,7 @@ class TransactionService(TransactionServiceServicer):
             transactional_id, identity = await self._who(request)
             await self._transactions.end(transactional_id, identity, Marker.ABORT)
             return self._described(transactional_id)
+        caller().require(ID_WRITE, request.transactional_id)
         await self._transactions.abort(request.transactional_id)
         return self._described(request.transactional_id)
 
@@ -162,6 +176,7 @@ class TransactionService(TransactionServiceServicer):
             raise InvalidRequestError(f"states: {unknown} are none of {sorted(known)}")
         wanted = TransactionFilter(frozenset(request.states))
         found = await self._transactions.told(lambda: self._transactions.list(wanted))
+        found = caller().visible(ID_DESCRIBE, found, lambda each: each.transactional_id)
         found.sort(key=lambda each: each.transactional_id)
         return pb.ListTransactionsResponse(transactions=map(_transaction, found))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.protocols.http.api.app import HttpApp
+from goqueue.protocols.http.api.gate import Gate
+from goqueue.protocols.http.audited import audited_app
 from goqueue.protocols.http.schemas.contexts import without_context
 
 if TYPE_CHECKING:
@@ -20,8 +22,11 @@ def api_of(node: ServedNode) -> HttpApp:
 
         return build_router(node)
 
+    broker = node.broker
+    gate = Gate(broker.authenticator, broker.authorizer, broker.settings.access, broker.clock)
     if node.forwards is None:
-        return HttpApp(load, without_context)
+        return audited_app(HttpApp(load, without_context, gate), broker.audit)
     from goqueue.protocols.http.api.cluster_app import ClusterApp  # noqa: PLC0415 - not alone
 
-    return ClusterApp(load, without_context, node.broker, node.forwards)
+    app = ClusterApp(load, without_context, broker, node.forwards, gate)
+    return audited_app(app, broker.audit)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from goqueue.protocols.http.access.acls import AclRoutes
+from goqueue.protocols.http.access.keys import KeyRoutes
+from goqueue.protocols.http.access.users import RoleRoutes, UserRoutes
 from goqueue.protocols.http.api.router import Router
+from goqueue.protocols.http.backups.backups import BackupRoutes
 from goqueue.protocols.http.groups.deliveries import DeliveryRoutes
 from goqueue.protocols.http.groups.groups import GroupRoutes, QueueSettingsRoutes
 from goqueue.protocols.http.groups.members import MemberRoutes
@@ -63,6 +67,11 @@ def build_router(node: ServedNode) -> Router:
         EventRoutes(EventHub(node.broker, overview)),
         AdminRoutes(node),
         MaintenanceRoutes(node.broker),
+        BackupRoutes(node.broker),
+        UserRoutes(node.broker),
+        KeyRoutes(node.broker),
+        AclRoutes(node.broker),
+        RoleRoutes(node.broker),
         ClusterRoutes(node.broker),
         ProbeRoutes(node),
         DocumentRoutes(router),

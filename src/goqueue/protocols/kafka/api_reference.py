@@ -45,9 +45,8 @@ What ApiVersions tells of the cluster's features. The levels belong to the relea
 | --- | --- | --- |\
 """
 
-REFUSED: Final = frozenset((ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS))
-
 _BETWEEN_NODES: Final = "between brokers and controllers, never called by clients"
+_RULES: Final = "`SECURITY_DISABLED` unless `auth.enabled` is set ([rights](security.md#rights))"
 _TOKENS: Final = "delegation tokens do not exist here"
 _OWN_FIELDS: Final = (
     "has tagged fields from 10000 on for queue groups, which only clients that send theirs get"
@@ -59,9 +58,9 @@ _NOTES: Final[dict[int, str]] = {
     "0 to 2 are not served",
     ApiKey.FETCH: "for consumers; a follower's is refused, it has a listener of its own",
     ApiKey.INIT_PRODUCER_ID: "version 6 (two-phase commit) is not finished in Kafka either",
-    ApiKey.DESCRIBE_ACLS: "`SECURITY_DISABLED`: there is no authorizer",
-    ApiKey.CREATE_ACLS: "`SECURITY_DISABLED`: there is no authorizer",
-    ApiKey.DELETE_ACLS: "`SECURITY_DISABLED`: there is no authorizer",
+    ApiKey.DESCRIBE_ACLS: _RULES,
+    ApiKey.CREATE_ACLS: _RULES,
+    ApiKey.DELETE_ACLS: _RULES,
     ApiKey.ALTER_REPLICA_LOG_DIRS: "a broker has one data folder",
     ApiKey.ELECT_LEADERS: "preferred leaders of a cluster; one node has every partition's only "
     "leader: `ELECTION_NOT_NEEDED`",
@@ -95,6 +94,7 @@ _NOTES: Final[dict[int, str]] = {
     ApiKey.FIND_BATCHES: "our own, likewise: which of them are in its committed log",
     ApiKey.VIEW_REACHED: "our own, likewise: whether a node has seen a change of the metadata",
     ApiKey.STATE_APPLIED: "our own, likewise: whether a node has what another one has stored",
+    ApiKey.BACKUP_PART: "our own, likewise: a node's part in a backup or a restore",
     ApiKey.FIND_RESTS: "our own, likewise: whether batches of which a part is delayed were stored",
     ApiKey.PARTITION_FIGURES: "our own, likewise: sizes and ends of what a node leads",
     ApiKey.WATCH_SOURCES: "our own, likewise: how far partitions can be read that queues read",
@@ -162,7 +162,7 @@ def _api_rows() -> Iterator[str]:
 def _status(key: int, spec: ApiSpec | None) -> str:
     if spec is None:
         return "not served"
-    return "refused" if key in REFUSED else "served"
+    return "served"
 
 
 def _feature_rows() -> Iterator[str]:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from goqueue.model.tuples import NamedTuple
+from goqueue.protocols.permissions import OPEN, Decides, Permissions
 from goqueue.wire.kafka.frames import RequestPrefix, Response
 from goqueue.wire.kafka.reading import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from goqueue.access.principals import Principal
+
     TokenHandler: TypeAlias = "Callable[[RequestContext, bytes], Awaitable[Response | None]]"
     """Takes a SASL token that came as a frame without a header."""
 
-__all__ = ["ANONYMOUS", "Node", "Peer", "RequestContext", "Response", "Session", "Struct"]
-
-ANONYMOUS: Final = "User:ANONYMOUS"
-"""Kafka's name for a client that was not asked who it is."""
+__all__ = ["Node", "Peer", "RequestContext", "Response", "Session", "Struct"]
 
 
 class Node(NamedTuple):
@@ -35,15 +35,16 @@ class Session:
         "expires_at",
         "node",
         "on_lost",
-        "principal",
+        "permissions",
         "sasl",
         "take_token",
     )
 
-    def __init__(self, *, authenticated: bool) -> None:
+    def __init__(self, *, authenticated: bool, authorizer: Decides = OPEN) -> None:
         self.authenticated = authenticated
         """Until this is true only ApiVersions and the SASL pair are served."""
-        self.principal = ANONYMOUS
+        self.permissions = Permissions(authorizer)
+        """What the client may do, whoever it is by now."""
         self.sasl: object | None = None
         """The exchange under way; the SASL handlers alone know its type."""
         self.take_token: TokenHandler | None = None
@@ -55,9 +56,20 @@ class Session:
         self.on_lost: dict[object, Callable[[], None]] = {}
         """Called when the connection is gone, unless the server is stopping."""
 
-    def authenticate(self, principal: str, expires_at: float | None = None) -> None:
+    @property
+    def principal(self) -> Principal:
+        """Who the client is: `ANONYMOUS` before it has logged in."""
+        return self.permissions.principal
+
+    def authenticate_node(self, node: Node, principal: Principal) -> None:
+        """Open the gate for another node, which may do everything."""
+        self.authenticate(principal)
+        self.permissions = Permissions(OPEN, principal, self.permissions.host)
+        self.node = node
+
+    def authenticate(self, principal: Principal, expires_at: float | None = None) -> None:
         """Open the gate for this principal."""
-        self.principal = principal
+        self.permissions = self.permissions.as_principal(principal)
         self.authenticated = True
         self.expires_at = expires_at
         self.sasl = self.take_token = None
@@ -109,6 +121,7 @@ class RequestContext:
         "is_large",
         "is_long_poll",
         "peer",
+        "refused",
         "version",
     )
 
@@ -121,6 +134,26 @@ class RequestContext:
         No request of its connection starts before it is done."""
         self.is_long_poll = False
         """Set by the handler of an API of which some requests wait as `ApiSpec.long_poll` says."""
+        self.refused: dict[str, list[Any]] | None = None
+        """What the client may not do, as elements for arrays of the answer: see `refuse`."""
+
+    @property
+    def may(self) -> Permissions:
+        """What the client may do."""
+        return self.peer.session.permissions
+
+    def refuse(self, array: str, answers: list[Any]) -> None:
+        """Let an array of the answer say of some elements that the client may not use them."""
+        if self.refused is None:
+            self.refused = {}
+        self.refused.setdefault(array, []).extend(answers)
+
+    def with_refused(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """The fields of an answer, with what was refused."""
+        if self.refused is None:
+            return fields
+        more = {name: [*fields.get(name, ()), *each] for name, each in self.refused.items()}
+        return {**fields, **more}
 
     @property
     def client_host(self) -> str:

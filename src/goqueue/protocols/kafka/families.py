@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.protocols.kafka.access.quotas import AclsApi, QuotasApi
+from goqueue.protocols.kafka.access.acls import AclsApi
+from goqueue.protocols.kafka.access.quotas import QuotasApi
 from goqueue.protocols.kafka.access.sasl import SaslApi
 from goqueue.protocols.kafka.access.users import UsersApi
+from goqueue.protocols.kafka.audited import audit_requests
 from goqueue.protocols.kafka.brokers import Brokers
 from goqueue.protocols.kafka.cluster.api_versions import with_api_versions
 from goqueue.protocols.kafka.cluster.coordinators import CoordinatorsApi
@@ -72,18 +74,20 @@ def build_registry(
         AdminTopicsApi(broker),
         AdminConfigsApi(broker),
         ClusterApi(broker, brokers),
-        SaslApi(broker.users, sasl or SaslSettings()),
+        SaslApi(broker, sasl or SaslSettings()),
         UsersApi(broker.users),
         TopicPartitionsApi(broker),
         ConfigResourcesApi(broker),
         _replicas(broker),
         QuorumApi(broker, brokers),
-        AclsApi(),
+        AclsApi(broker),
         QuotasApi(),
         FeaturesApi(),
+        authorizer=broker.authorizer,
     )
     if call_http is not None:
         registry.add(HttpCallsApi(call_http))
+    audit_requests(registry, broker.audit)
     return with_api_versions(registry, FEATURES)
 
 

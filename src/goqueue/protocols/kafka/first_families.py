@@ -25,7 +25,7 @@ def first_registry(broker: LogBroker, advertised: Mapping[str, Address]) -> Regi
     Other requests wait for the registry of all families.
     """
     brokers = Brokers(broker.facts, advertised)
-    registry = Registry(MetadataApi(broker, brokers))
+    registry = Registry(MetadataApi(broker, brokers), authorizer=broker.authorizer)
     registry.add_straight(ProduceApi(broker, brokers=brokers))
     registry.add_straight(ProducersApi(broker))
     registry.is_complete = False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from goqueue.protocols.kafka.internal.backup_part import BackupPartApi
 from goqueue.protocols.kafka.internal.find_producers import FindProducersApi
 from goqueue.protocols.kafka.internal.handover import HandoverApi
 from goqueue.protocols.kafka.internal.settle_receipts import SettleReceiptsApi
@@ -29,4 +30,5 @@ def node_families(broker: Broker) -> Sequence[object]:
         SettleReceiptsApi(broker.acknowledger),
         WatchSourcesApi(broker.topics, broker.partitions),
         StateAppliedApi(broker.state_copies, broker.keeper),
+        BackupPartApi(broker.backups),
     )

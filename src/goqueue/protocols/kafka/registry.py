@@ -3,7 +3,7 @@
 A family is any object or module whose functions carry `@api`:
 
     class GroupApi(BrokerApi):
-        @api(ApiKey.HEARTBEAT)
+        @api(ApiKey.HEARTBEAT, right=group(READ))
         async def heartbeat(self, ctx: RequestContext, request: Struct) -> Response: ...
 
 `Registry(GroupApi(broker), ...)` collects them. Their versions are in `served.py`: ApiVersions is
@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import msgspec
 
 from goqueue.model.tuples import NamedTuple
+from goqueue.protocols.kafka.rights import Needs
 from goqueue.protocols.kafka.served import SERVED
+from goqueue.protocols.permissions import OPEN, Decides
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.schemas import versions
 
@@ -74,6 +76,8 @@ class ApiSpec(msgspec.Struct, frozen=True):
     on_error: OnError | None
     """Makes the answer for an error that the handler raised; without it the answer is the code at
     the top level, where the API has one there."""
+    right: Needs
+    """What a client must be allowed to do."""
     straight: Callable[..., Any] | None = None
     """A method of the same family that serves the usual requests at less cost. See `Straight`."""
 
@@ -101,6 +105,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 def api(
     key: ApiKey,
     *versions: int,
+    right: Needs,
     pipelined: bool = False,
     long_poll: bool = False,
     parse: Parse | None = None,
@@ -112,7 +117,7 @@ def api(
     The first and the last of its `versions` are those in `SERVED` unless they are given.
     """
     first, last = versions or SERVED[key]
-    spec = ApiSpec(key, first, last, pipelined, long_poll, parse, on_error, straight)
+    spec = ApiSpec(key, first, last, pipelined, long_poll, parse, on_error, right, straight)
 
     def stamp(function: _F) -> _F:
         setattr(function, _STAMP, spec)
@@ -131,8 +136,17 @@ class BrokerApi:
 class Registry:
     """Every handler by its API and version."""
 
-    def __init__(self, *families: object, before_login: frozenset[ApiKey] = _BEFORE_LOGIN) -> None:
-        """Collect handlers; those `before_login` are served before a peer has said who it is."""
+    def __init__(
+        self,
+        *families: object,
+        before_login: frozenset[ApiKey] = _BEFORE_LOGIN,
+        authorizer: Decides = OPEN,
+    ) -> None:
+        """Collect handlers; those `before_login` are served before a peer has said who it is.
+
+        `authorizer` decides what clients may do.
+        """
+        self.authorizer = authorizer
         self.before_login: frozenset[int] = before_login
         self.endpoints: dict[tuple[int, int], Endpoint] = {}
         """By API key and version."""

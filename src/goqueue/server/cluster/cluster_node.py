@@ -39,8 +39,8 @@ from goqueue.server.cluster.pings import Pings
 from goqueue.server.cluster.recovering import NodeLogEnds
 from goqueue.server.config_cluster_checks import read_secret
 from goqueue.server.errors import StartError
-from goqueue.server.peer_tls import PeerTls, load_peer_tls
 from goqueue.server.peers import PeerConnections
+from goqueue.server.security.peer_tls import PeerTls
 from goqueue.server.supervision.etcd_child import client_urls
 
 if TYPE_CHECKING:
@@ -97,9 +97,10 @@ class ClusterNode:
         self._clock = clock
         self._folder = NodeFolder(config.broker.data_dir, disk)
         self._known = self._folder.load(self.node_id)
-        self._tls = _peer_tls(config)
+        self.tls = _peer_tls(config)
+        """Of connections between nodes; None without TLS."""
         self.store = EtcdMetadataStore(
-            client_urls(config), clock=clock, tls=None if self._tls is None else self._tls.calling
+            client_urls(config), clock=clock, tls=None if self.tls is None else self.tls.calling
         )
         self.keeper = ViewKeeper(self.store)
         self.facts = ViewFacts(self.keeper.view, self.node_id, clock.monotonic_s)
@@ -179,7 +180,7 @@ class ClusterNode:
         self.peers = PeerConnections(
             self.identity,
             self._address_of,
-            None if self._tls is None else self._tls.calling,
+            None if self.tls is None else self.tls.calling,
             traffic,
         )
         logs.routes.connect(self.peers)
@@ -217,7 +218,7 @@ class ClusterNode:
 
     async def _listen(self, logs: LogBroker) -> None:
         address = self._config.listeners.internal
-        tls = None if self._tls is None else self._tls.listening
+        tls = None if self.tls is None else self.tls.listening
         self.listener = NodeListener(self.identity, self._incarnation_of, address, tls)
         self.pings = Pings(self.node_id, self.identity.secret, address, clock=self._clock)
         self.facts.skews_ms = self.pings.skews_ms
@@ -379,7 +380,7 @@ def _peer_tls(config: Config) -> PeerTls | None:
         return None
     if not (cluster.tls_cert_file and cluster.tls_key_file and cluster.tls_ca_file):
         raise StartError("cluster.tls_enabled is true: give a certificate, its key and its CA")
-    return load_peer_tls(cluster.tls_cert_file, cluster.tls_key_file, cluster.tls_ca_file)
+    return PeerTls(cluster.tls_cert_file, cluster.tls_key_file, cluster.tls_ca_file)
 
 
 async def _close(peers: PeerConnections) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.internal_topics import (
+    AUDIT,
     COMPANIONS,
     CONSUMER_OFFSETS,
     DELAY_STATE,
@@ -33,4 +34,5 @@ def internal_topics(settings: BrokerSettings, node_count: int) -> dict[str, int]
         DELAYED: delay_units * COMPANIONS[DELAYED][1],
         SCHEMAS: 1,
         PIPELINES: 1,
+        **({AUDIT: 1} if settings.audit_topic else {}),
     }

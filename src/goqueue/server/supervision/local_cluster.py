@@ -15,6 +15,7 @@ import http.client
 import os
 import secrets
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -70,6 +71,8 @@ class LocalNode:
         self._flags = flags
         self._process: subprocess.Popen[bytes] | None = None
         self._log_from = 0
+        self._has_tls = False
+        """Whether it answered over TLS when it was last asked."""
 
     @property
     def kafka_address(self) -> str:
@@ -78,8 +81,8 @@ class LocalNode:
 
     @property
     def http_url(self) -> str:
-        """The base of the HTTP API."""
-        return f"http://{HOST}:{self.ports.http}"
+        """The base of the HTTP API; of TLS it is known once the node has answered."""
+        return f"{'https' if self._has_tls else 'http'}://{HOST}:{self.ports.http}"
 
     @property
     def processes(self) -> dict[str, int]:
@@ -157,16 +160,27 @@ class LocalNode:
 
     def is_ready(self) -> bool:
         """Whether it runs and serves clients."""
-        if "broker" not in self.processes:
-            return False
-        connection = http.client.HTTPConnection(HOST, self.ports.http, timeout=_PROBE_S)
+        return "broker" in self.processes and self.get("/readyz")[0] == http.client.OK
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        """The status and the body that its HTTP API answers; status 0 without an answer."""
+        plain = http.client.HTTPConnection(HOST, self.ports.http, timeout=_PROBE_S)
         try:
-            connection.request("GET", "/readyz")
-            return connection.getresponse().status == http.client.OK
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            connection.close()
+            answer = _answer(plain, path)
+            self._has_tls = False
+        except (http.client.HTTPException, ConnectionResetError):  # as somebody who expects TLS
+            unverified = ssl._create_unverified_context()  # noqa: S323, SLF001 - it is our own child
+            secure = http.client.HTTPSConnection(
+                HOST, self.ports.http, timeout=_PROBE_S, context=unverified
+            )
+            try:
+                answer = _answer(secure, path)
+                self._has_tls = True
+            except (OSError, http.client.HTTPException):
+                return 0, b""
+        except OSError:
+            return 0, b""
+        return answer
 
     def has_ended(self) -> bool:
         """Whether the process that was started here is gone."""
@@ -277,6 +291,15 @@ class LocalCluster:
                 )
             if waiting:
                 time.sleep(_POLL_S)
+
+
+def _answer(connection: http.client.HTTPConnection, path: str) -> tuple[int, bytes]:
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
 
 
 def end_nodes(nodes: Sequence[LocalNode], number: signal.Signals, timeout_s: float) -> list[int]:

@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 _BROKER_MODULE: Final = "goqueue.server.supervision.broker_child"
 _STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+_HANDLED: Final = (*_STOPPING, signal.SIGCHLD, signal.SIGHUP)
 _KEPT_ERRORS: Final = 16 * 1024
 """The end of what a child wrote to its standard error; what was before it is dropped."""
 _BROKER_GRACE_S: Final = 120.0
@@ -121,7 +122,7 @@ class Supervisor:
         for end in (wake, woken):
             end.settimeout(0)
         before = signal.set_wakeup_fd(woken.fileno(), warn_on_full_buffer=False)
-        handlers = {n: signal.signal(n, self._on_signal) for n in (*_STOPPING, signal.SIGCHLD)}
+        handlers = {n: signal.signal(n, self._on_signal) for n in _HANDLED}
         try:
             while not self._is_done():
                 self._start_due()
@@ -147,6 +148,10 @@ class Supervisor:
         if number in _STOPPING:
             self._signals += 1
             self._last_signal = signal.Signals(number)
+        elif number == signal.SIGHUP:  # certificates have changed: etcd looks by itself
+            for run in self._runs:
+                if run.child.name == "broker":
+                    run.child.send(signal.SIGHUP)
 
     @property
     def _is_stopping(self) -> bool:

@@ -23,6 +23,8 @@ LINK_OPTIONS: Final = (
     "kafka.sasl.username",
     "kafka.sasl.password",
     "kafka.sasl.jaas.config",
+    "kafka.sasl.api.key",
+    "kafka.sasl.token",
     "kafka.ssl.ca.location",
     "kafka.ssl.truststore.location",
     "kafka.ssl.truststore.type",
@@ -99,11 +101,24 @@ def _security(reader: OptionReader) -> dict[str, Any]:
         "kafka.security.protocol", {each: each for each in _PROTOCOLS}, "plaintext"
     )
     user, password = _credentials(reader)
-    mechanism = None
+    mechanism, bearer = None, dict[str, str]()
     if protocol.startswith("sasl"):
         known = {each.lower(): each for each in MECHANISMS}
-        mechanism = reader.choice("kafka.sasl.mechanism", known, "PLAIN")
-        if not user:
+        bearer = _bearer(reader)
+        mechanism = reader.choice(
+            "kafka.sasl.mechanism", known, "OAUTHBEARER" if bearer else "PLAIN"
+        )
+        if mechanism == "OAUTHBEARER" and not bearer:
+            reader.problem(
+                "kafka.sasl.mechanism=OAUTHBEARER needs kafka.sasl.api.key or kafka.sasl.token"
+            )
+            mechanism = None
+        elif bearer and mechanism != "OAUTHBEARER":
+            reader.problem(
+                f"kafka.sasl.mechanism={mechanism}; expected OAUTHBEARER with an API key or a token"
+            )
+            bearer = {}
+        elif not user and not bearer:
             reader.problem(
                 f"kafka.security.protocol={protocol} needs kafka.sasl.username and "
                 "kafka.sasl.password, or kafka.sasl.jaas.config with both"
@@ -117,8 +132,18 @@ def _security(reader: OptionReader) -> dict[str, Any]:
             not reader.has(algorithm) or reader.text(algorithm) not in {None, "none"}
         ),
     }
-    sasl = {"sasl_mechanism": mechanism, "username": user, "password": password}
+    sasl = {"sasl_mechanism": mechanism, "username": user, "password": password, **bearer}
     return {"tls": True, **tls, **sasl} if protocol.endswith("ssl") else sasl
+
+
+def _bearer(reader: OptionReader) -> dict[str, str]:
+    """An API key or a token, whichever is given."""
+    found = {"api_key": "kafka.sasl.api.key", "token": "kafka.sasl.token"}
+    given = {name: text for name, option in found.items() if (text := reader.text(option))}
+    if len(given) > 1:
+        reader.problem("kafka.sasl.api.key and kafka.sasl.token: expected one of them")
+        given.pop("token")
+    return given
 
 
 def _credentials(reader: OptionReader) -> tuple[str, str]:

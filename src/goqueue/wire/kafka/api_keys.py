@@ -114,3 +114,4 @@ class ApiKey(IntEnum):
     CALL_GRPC = 20_060
     STATE_APPLIED = 20_051
     VIEW_REACHED = 20_052
+    BACKUP_PART = 20_070

@@ -58,6 +58,10 @@ class Struct:
         """The fields that this version has, with structs inside left as they are."""
         return self.__dict__
 
+    def replaced(self, **values: Any) -> Struct:
+        """The same with other values of some fields."""
+        return Struct(self._schema, {**self.__dict__, **values})
+
 
 def absent(field: Field) -> Any:
     """What a reader gives for a field that was not sent."""

@@ -102,6 +102,7 @@ _MESSAGES: Final[dict[tuple[int, Direction], _Fields]] = {
     (ApiKey.CALL_GRPC, "request"): (
         ("method", "string"),
         ("client", "string"),
+        ("principal", "string"),
         ("is_last", "bool"),
         ("messages", (("data", "bytes"),)),
     ),
@@ -322,6 +323,18 @@ _MESSAGES: Final[dict[tuple[int, Direction], _Fields]] = {
         ("throttle_time_ms", "int32"),
         ("error_code", "error_code"),
         ("is_reached", "bool"),
+    ),
+    (ApiKey.BACKUP_PART, "request"): (
+        ("token", "string"),
+        ("action", "string"),
+        ("asked", "bytes"),
+    ),
+    (ApiKey.BACKUP_PART, "response"): (
+        ("throttle_time_ms", "int32"),
+        ("error_code", "error_code"),
+        ("error_name", "string"),
+        ("error_message", "string"),
+        ("answer", "bytes"),
     ),
     (ApiKey.STATE_APPLIED, "request"): (("topic", "string"), ("end_offset", "int64")),
     (ApiKey.STATE_APPLIED, "response"): (

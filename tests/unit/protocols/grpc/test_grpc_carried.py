@@ -66,6 +66,7 @@ class Cluster:
             stays=lambda: True,
             method=method,
             client="ipv4:192.0.2.1:5000",
+            principal='{"name": "ANONYMOUS", "kind": "anonymous"}',
             is_last=True,
             messages=[{"data": data}],
         )

@@ -14,6 +14,7 @@ import pytest
 
 from goqueue.protocols.http.api.app import HttpApp
 from goqueue.protocols.http.api.responses import Response
+from goqueue.protocols.http.api.rights import ANYONE
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.router import Router
 from goqueue.protocols.http.server.connection import HttpConnection
@@ -40,22 +41,22 @@ class Patient:
         self.finished = asyncio.Event()
         self.cancelled = asyncio.Event()
 
-    @route("GET", "/now", tag="t")
+    @route("GET", "/now", tag="t", right=ANYONE)
     async def now(self) -> Text:
         return Text("now")
 
-    @route("GET", "/large", tag="t")
+    @route("GET", "/large", tag="t", right=ANYONE)
     async def large(self) -> Response:
         return Response(200, bytes(64 << 20))
 
-    @route("POST", "/later", tag="t", max_body_bytes=100_000)
+    @route("POST", "/later", tag="t", max_body_bytes=100_000, right=ANYONE)
     async def later(self) -> Text:
         self.began.set()
         await self.may_go_on.wait()
         self.finished.set()
         return Text("later")
 
-    @route("GET", "/poll", tag="t", polls=True)
+    @route("GET", "/poll", tag="t", polls=True, right=ANYONE)
     async def poll(self) -> Text:
         self.began.set()
         try:

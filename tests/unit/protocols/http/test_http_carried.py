@@ -13,6 +13,7 @@ from goqueue.protocols.http.api.app import HttpApp
 from goqueue.protocols.http.api.carried import answer_carried
 from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.responses import Response, Stream
+from goqueue.protocols.http.api.rights import ANYONE
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.router import Router
 from goqueue.protocols.http.limits import MAX_CARRIED_HEADERS, MAX_HEAD_BYTES
@@ -27,33 +28,33 @@ class Said(msgspec.Struct):
 class Routes:
     """One route of each kind."""
 
-    @route("GET", "/words", tag="t")
+    @route("GET", "/words", tag="t", right=ANYONE)
     async def words(self) -> Said:
         """Answer."""
         return Said("yes")
 
-    @route("PUT", "/words", tag="t", max_body_bytes=20)
+    @route("PUT", "/words", tag="t", max_body_bytes=20, right=ANYONE)
     async def put(self, body: Said) -> Said:
         """Answer what was sent."""
         return body
 
-    @route("GET", "/unknown", tag="t")
+    @route("GET", "/unknown", tag="t", right=ANYONE)
     async def unknown(self) -> Said:
         """Refuse."""
         raise UnknownTopicError("there is no such topic")
 
-    @route("GET", "/wait", tag="t", polls=True)
+    @route("GET", "/wait", tag="t", polls=True, right=ANYONE)
     async def wait(self) -> Said:
         """Wait for ever."""
         await asyncio.Event().wait()
         return Said("never")
 
-    @route("GET", "/page", tag="t", is_page=True)
+    @route("GET", "/page", tag="t", is_page=True, right=ANYONE)
     async def page(self) -> Response:
         """A page."""
         return Response(200, b"<html>", "text/html")
 
-    @route("GET", "/stream", tag="t", polls=True)
+    @route("GET", "/stream", tag="t", polls=True, right=ANYONE)
     async def stream(self) -> Stream:
         """A stream."""
         raise AssertionError("a stream is refused before it is begun")

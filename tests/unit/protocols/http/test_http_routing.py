@@ -18,6 +18,7 @@ from goqueue.protocols.http.api.errors import (
 )
 from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.responses import Response
+from goqueue.protocols.http.api.rights import ANYONE
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.router import Router
 
@@ -37,25 +38,25 @@ class Said(msgspec.Struct, weakref=True):
 
 
 class Echo:
-    @route("GET", "/towns/{town}/houses/{number}", tag="t")
-    @route("GET", "/homes/{town}/{number}", tag="t")
+    @route("GET", "/towns/{town}/houses/{number}", tag="t", right=ANYONE)
+    @route("GET", "/homes/{town}/{number}", tag="t", right=ANYONE)
     async def house(self, path: Place, query: Wish) -> Said:
         word = f"{path.town} {path.number}"
         return Said([word.upper() if query.loud else word] * query.times)
 
-    @route("GET", "/towns/all", tag="t")
+    @route("GET", "/towns/all", tag="t", right=ANYONE)
     async def everyone(self) -> Said:
         return Said(["all"])
 
-    @route("POST", "/towns", tag="t", status=201)
+    @route("POST", "/towns", tag="t", status=201, right=ANYONE)
     async def found(self, body: Wish, request: Request) -> Said:
         return Said([request.client_host] * body.times)
 
-    @route("GET", "/raw", tag="t")
+    @route("GET", "/raw", tag="t", right=ANYONE)
     async def raw(self) -> Response:
         return Response(418, b"tea", "text/plain")
 
-    @route("GET", "/broken", tag="t")
+    @route("GET", "/broken", tag="t", right=ANYONE)
     async def broken(self) -> Said:
         raise RuntimeError("a secret")
 
@@ -159,7 +160,7 @@ class Held:
     def __init__(self) -> None:
         self.said: weakref.ref[Said] | None = None
 
-    @route("POST", "/held", tag="t")
+    @route("POST", "/held", tag="t", right=ANYONE)
     async def held(self, body: Said) -> Said:
         self.said = weakref.ref(body)
         outcomes = [InvalidGroupRequestError("no")]

@@ -11,6 +11,7 @@ import pytest
 
 from goqueue.protocols.http.api.app import HttpApp
 from goqueue.protocols.http.api.responses import Stream
+from goqueue.protocols.http.api.rights import ANYONE
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.router import Router
 from goqueue.protocols.http.server.listener import HttpListener
@@ -37,11 +38,11 @@ class Springs:
         self.began = asyncio.Event()
         self.ended = asyncio.Event()
 
-    @route("GET", "/now", tag="t")
+    @route("GET", "/now", tag="t", right=ANYONE)
     async def now(self) -> Text:
         return Text("now")
 
-    @route("GET", "/three", tag="t", polls=True)
+    @route("GET", "/three", tag="t", polls=True, right=ANYONE)
     async def three(self) -> Stream:
         return Stream(self._three(), "text/plain", (("x-kind", "three"),))
 
@@ -49,7 +50,7 @@ class Springs:
         for part in (b"one", b"", b"two", b"three"):
             yield part
 
-    @route("GET", "/flood", tag="t", polls=True)
+    @route("GET", "/flood", tag="t", polls=True, right=ANYONE)
     async def flood(self) -> Stream:
         return Stream(self._flood(), "text/plain")
 
@@ -62,7 +63,7 @@ class Springs:
         finally:
             self.ended.set()
 
-    @route("GET", "/patient", tag="t", polls=True)
+    @route("GET", "/patient", tag="t", polls=True, right=ANYONE)
     async def patient(self) -> Stream:
         return Stream(self._patient(), "text/plain")
 
@@ -74,7 +75,7 @@ class Springs:
         finally:
             self.ended.set()
 
-    @route("GET", "/broken", tag="t", polls=True)
+    @route("GET", "/broken", tag="t", polls=True, right=ANYONE)
     async def broken(self) -> Stream:
         return Stream(self._broken(), "text/plain")
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import uvloop
 
+from goqueue.access.principals import Principal
 from goqueue.model.errors import InvariantError, OffsetOutOfRangeError
 from goqueue.protocols.kafka.cluster.api_versions import with_api_versions
 from goqueue.protocols.kafka.connection.listener import Listener
 from goqueue.protocols.kafka.registry import Registry, api
+from goqueue.protocols.kafka.rights import ANYONE
 from goqueue.protocols.kafka.settings import ListenerSettings
 from goqueue.wire.kafka import fetch as fetch_wire, produce as produce_wire
 from goqueue.wire.kafka.api_keys import ApiKey
@@ -44,12 +46,12 @@ class SmallApi:
     def hold(self, ctx: RequestContext) -> asyncio.Future[Any]:
         return self.held.setdefault(ctx.correlation_id, asyncio.get_running_loop().create_future())
 
-    @api(ApiKey.FIND_COORDINATOR, 0, 2)
+    @api(ApiKey.FIND_COORDINATOR, 0, 2, right=ANYONE)
     def echo(self, ctx: RequestContext, request: Any) -> Response:
         self.started.append(ctx.correlation_id)
         return {"error_code": 0, "node_id": 1, "host": request.key, "port": 9}
 
-    @api(ApiKey.PRODUCE, 3, 13, pipelined=True, parse=produce_wire.parse_request)
+    @api(ApiKey.PRODUCE, 3, 13, pipelined=True, parse=produce_wire.parse_request, right=ANYONE)
     def produce(self, ctx: RequestContext, request: produce_wire.ProduceRequest) -> Any:
         self.started.append(ctx.correlation_id)
         if request.acks == 0:
@@ -59,7 +61,7 @@ class SmallApi:
             return answer
         return self.hold(ctx)
 
-    @api(ApiKey.FETCH, 4, 18, long_poll=True, parse=fetch_wire.parse_request)
+    @api(ApiKey.FETCH, 4, 18, long_poll=True, parse=fetch_wire.parse_request, right=ANYONE)
     async def fetch(self, ctx: RequestContext, request: fetch_wire.FetchRequest) -> Response:
         self.started.append(ctx.correlation_id)
         if request.max_wait_ms:
@@ -71,7 +73,7 @@ class SmallApi:
         part = fetch_wire.FetchedPartition(0, records=[self.blob])
         return fetch_wire.encode_response(ctx.version, [fetch_wire.FetchedTopic("t", None, [part])])
 
-    @api(ApiKey.INIT_PRODUCER_ID, 0, 6, pipelined=True)
+    @api(ApiKey.INIT_PRODUCER_ID, 0, 6, pipelined=True, right=ANYONE)
     async def slow(self, ctx: RequestContext, request: Any) -> Response:
         self.started.append(ctx.correlation_id)
         if request.transaction_timeout_ms:
@@ -79,7 +81,7 @@ class SmallApi:
         self.finished.append(ctx.correlation_id)
         return {"producer_id": 5, "producer_epoch": 0}
 
-    @api(ApiKey.HEARTBEAT, 0, 4)
+    @api(ApiKey.HEARTBEAT, 0, 4, right=ANYONE)
     async def raises(self, ctx: RequestContext, request: Any) -> Response:
         if request.group_id == "known":
             raise OffsetOutOfRangeError(5, 0, 1)
@@ -89,7 +91,7 @@ class SmallApi:
             return {"eror_code": 0}
         raise RuntimeError("boom")
 
-    @api(ApiKey.LIST_OFFSETS, 1, 11)
+    @api(ApiKey.LIST_OFFSETS, 1, 11, right=ANYONE)
     def raises_without_a_place_for_it(self, ctx: RequestContext, request: Any) -> Response:
         raise OffsetOutOfRangeError(5, 0, 1)
 
@@ -97,6 +99,7 @@ class SmallApi:
         ApiKey.DELETE_GROUPS,
         0,
         2,
+        right=ANYONE,
         on_error=lambda _ctx, request, code: {
             "results": [{"group_id": g, "error_code": code} for g in request.groups_names]
         },
@@ -104,10 +107,10 @@ class SmallApi:
     def raises_for_each_item(self, ctx: RequestContext, request: Any) -> Response:
         raise OffsetOutOfRangeError(5, 0, 1)
 
-    @api(ApiKey.SASL_AUTHENTICATE, 0, 2)
+    @api(ApiKey.SASL_AUTHENTICATE, 0, 2, right=ANYONE)
     def authenticate(self, ctx: RequestContext, request: Any) -> Response:
-        ctx.peer.session.authenticate(f"User:{request.auth_bytes.decode()}")
-        return {"auth_bytes": ctx.peer.session.principal.encode(), "session_lifetime_ms": 0}
+        ctx.peer.session.authenticate(Principal(request.auth_bytes.decode()))
+        return {"auth_bytes": ctx.peer.session.principal.label.encode(), "session_lifetime_ms": 0}
 
 
 def registry_of(*families: object) -> Registry:

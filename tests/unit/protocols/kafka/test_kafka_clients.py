@@ -10,6 +10,7 @@ from aiokafka.client import AIOKafkaClient
 from confluent_kafka.admin import AdminClient
 
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.rights import ANYONE
 from goqueue.wire.kafka.api_keys import ApiKey
 from unit.protocols.kafka.live import SmallApi, listening, run
 
@@ -26,7 +27,7 @@ class OneBroker:
         self.versions: set[int] = set()
         self.client_ids: set[str | None] = set()
 
-    @api(ApiKey.METADATA, 0, 13)
+    @api(ApiKey.METADATA, 0, 13, right=ANYONE)
     async def metadata(self, ctx: RequestContext, request: Any) -> Response:
         self.versions.add(ctx.version)
         self.client_ids.add(ctx.client_id)

@@ -14,6 +14,7 @@ import pytest
 from goqueue.model.errors import OffsetOutOfRangeError
 from goqueue.protocols.kafka.connection.deadlines import CloseReason
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.rights import ANYONE
 from goqueue.wire.kafka import produce as produce_wire
 from goqueue.wire.kafka.api_keys import ApiKey
 from unit.protocols.kafka.live import (
@@ -240,7 +241,7 @@ class HeldApi:
     def __init__(self):
         self.held: Callable[[], object] = lambda: None
 
-    @api(ApiKey.HEARTBEAT, 0, 4)
+    @api(ApiKey.HEARTBEAT, 0, 4, right=ANYONE)
     async def refuse(self, ctx: RequestContext, request: Any) -> Response:
         watched = {request.group_id}
         self.held = weakref.ref(watched)

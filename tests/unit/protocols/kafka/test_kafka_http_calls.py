@@ -7,6 +7,7 @@ import asyncio
 import msgspec
 
 from goqueue.protocols.http.api.app import HttpApp
+from goqueue.protocols.http.api.rights import ANYONE
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.router import Router
 from goqueue.protocols.kafka.cluster.http_calls import HttpCallsApi
@@ -42,22 +43,22 @@ class Routes:
         self.finished.append(name)
         return Done()
 
-    @route("GET", "/poll", tag="t", polls=True)
+    @route("GET", "/poll", tag="t", polls=True, right=ANYONE)
     async def poll(self) -> Done:
         """Wait for something to happen."""
         return await self.wait("poll")
 
-    @route("POST", "/change", tag="t")
+    @route("POST", "/change", tag="t", right=ANYONE)
     async def change(self) -> Done:
         """Change something."""
         return await self.wait("change")
 
-    @route("GET", "/at-once", tag="t")
+    @route("GET", "/at-once", tag="t", right=ANYONE)
     async def at_once(self) -> Done:
         """Answer."""
         return Done()
 
-    @route("GET", "/broken", tag="t")
+    @route("GET", "/broken", tag="t", right=ANYONE)
     async def broken(self) -> Done:
         """Fail."""
         raise RuntimeError("a handler failed")

@@ -13,12 +13,14 @@ import pytest
 
 from goqueue.protocols.kafka.connection.deadlines import CloseReason
 from goqueue.protocols.kafka.connection.dispatch import Call
+from goqueue.protocols.kafka.context import RequestContext
 from goqueue.protocols.kafka.limits import MAX_SMALL_ELEMENTS
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.rights import ANYONE
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.errors import MalformedRequestError, TooManyElementsError
-from goqueue.wire.kafka.frames import encode_body
+from goqueue.wire.kafka.frames import RequestPrefix, encode_body
 from goqueue.wire.kafka.limits import MAX_ELEMENTS, MAX_STRING_BYTES
 from goqueue.wire.kafka.primitives import Cursor, put_string, put_uvarint
 from goqueue.wire.kafka.reading import reader_of
@@ -53,7 +55,7 @@ def groups_frame(correlation_id: int, count: int) -> bytes:
 
 
 class GroupsApi(SmallApi):
-    @api(ApiKey.DESCRIBE_GROUPS, 0, 6)
+    @api(ApiKey.DESCRIBE_GROUPS, 0, 6, right=ANYONE)
     async def describe(self, ctx: Any, request: Any) -> Any:
         self.started.append(ctx.correlation_id)
         if not ctx.is_large:
@@ -322,9 +324,6 @@ def test_connections_before_their_login_are_bounded():
 
 
 def test_an_answer_encoded_in_turns_is_the_same_as_one_encoded_at_once():
-    class Context:
-        api_key, version = ApiKey.METADATA, 12
-
     topics = [
         {
             "error_code": 0,
@@ -350,7 +349,8 @@ def test_an_answer_encoded_in_turns_is_the_same_as_one_encoded_at_once():
         "controller_id": 1,
     }
     lazily = {**fields, "topics": Each(range(4), topics.__getitem__)}
-    context: Any = Context()
+    peer: Any = None
+    context = RequestContext(RequestPrefix(ApiKey.METADATA, 12, 1), None, peer)
     encoded = asyncio.run(encode_in_turns(context, lazily))
     assert b"".join(encoded.parts) == encode_body(3, 12, {**fields, "topics": topics})
 

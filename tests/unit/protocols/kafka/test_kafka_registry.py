@@ -11,6 +11,7 @@ from goqueue.protocols.kafka.api_reference import served_specs
 from goqueue.protocols.kafka.cluster.api_versions import with_api_versions
 from goqueue.protocols.kafka.cluster.features import Feature
 from goqueue.protocols.kafka.registry import Registry, api
+from goqueue.protocols.kafka.rights import ANYONE
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.frames import encode_body
 from goqueue.wire.kafka.primitives import Cursor
@@ -110,7 +111,7 @@ def test_no_feature_is_finalised_unless_it_is_given():
 # --- Declarations ---------------------------------------------------------------------------------
 
 
-@api(ApiKey.HEARTBEAT, 0, 4)
+@api(ApiKey.HEARTBEAT, 0, 4, right=ANYONE)
 def module_level(ctx, request):
     return {"error_code": 0}
 
@@ -131,7 +132,7 @@ def test_an_api_declared_twice_is_refused():
 )
 def test_versions_that_clients_would_stumble_over_are_refused(first, last):
     class Family:
-        @api(ApiKey.HEARTBEAT, first, last)
+        @api(ApiKey.HEARTBEAT, first, last, right=ANYONE)
         def heartbeat(self, ctx, request):
             return {}
 

@@ -12,6 +12,7 @@ from goqueue.access.keys import Mechanism
 from goqueue.protocols.kafka.access.sasl import FAILED, SaslApi
 from goqueue.protocols.kafka.connection.deadlines import CloseReason
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.rights import ANYONE
 from goqueue.protocols.kafka.settings import SaslSettings
 from goqueue.wire.kafka.api_keys import ApiKey
 from support.brokers import running_broker
@@ -32,9 +33,9 @@ ALICE = b"\0alice\0secret"
 class Echo:
     """One API that only those who have logged in may call."""
 
-    @api(ApiKey.FIND_COORDINATOR, 0, 2)
+    @api(ApiKey.FIND_COORDINATOR, 0, 2, right=ANYONE)
     def echo(self, ctx, request):
-        return {"error_code": 0, "node_id": 1, "host": ctx.peer.session.principal, "port": 9}
+        return {"error_code": 0, "node_id": 1, "host": ctx.peer.session.principal.label, "port": 9}
 
 
 @asynccontextmanager
@@ -42,7 +43,7 @@ async def guarded(folder, *, open_door=False, linger_s=0.0, **sasl):
     settings = SaslSettings(failure_delay_s=0.0, **sasl)
     initial = (("alice", "secret"), ("bob", "secret"))
     async with running_broker(folder, initial_users=initial) as broker:
-        api = SaslApi(broker.users, settings)
+        api = SaslApi(broker, settings)
         guard = {"requires_authentication": not open_door, "refused_linger_s": linger_s}
         async with listening(Echo(), api, **guard) as listener:
             yield listener

@@ -12,6 +12,7 @@ import pytest
 from goqueue.protocols.kafka.api_reference import served_specs
 from goqueue.protocols.kafka.connection.listener import Listener
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.rights import ANYONE
 from goqueue.protocols.kafka.served import SERVED
 from goqueue.protocols.kafka.settings import ListenerSettings
 from goqueue.records import Record, encode
@@ -49,7 +50,7 @@ _NOT_SERVED = 999
 class FirstApi:
     """What is there before everything else."""
 
-    @api(ApiKey.FIND_COORDINATOR)
+    @api(ApiKey.FIND_COORDINATOR, right=ANYONE)
     def echo(self, ctx: RequestContext, request: Any) -> Response:
         return {"error_code": 0, "node_id": 1, "host": f"first {request.key}", "port": 9}
 

@@ -10,7 +10,7 @@ import logging
 import re
 import secrets
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.cluster.facts import as_refused
 from goqueue.model.errors import GoQueueError, InvariantError
@@ -19,6 +19,8 @@ from goqueue.protocols.http.api.responses import Response, Stream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from goqueue.protocols.http.api.endpoint import Endpoint
+    from goqueue.protocols.http.api.gate import Gate
     from goqueue.protocols.http.api.requests import Request
     from goqueue.protocols.http.api.router import Match, Router
 
@@ -33,9 +35,16 @@ class HttpApp:
     """Answers requests, whatever they were carried by."""
 
     def __init__(
-        self, load: Callable[[], Router], rewrite: Callable[[bytes], bytes] = bytes
+        self,
+        load: Callable[[], Router],
+        rewrite: Callable[[bytes], bytes] = bytes,
+        gate: Gate | None = None,
     ) -> None:
-        """Find endpoints in the router that `load` makes, by targets as `rewrite` returns them."""
+        """Find endpoints in the router that `load` makes, by targets as `rewrite` returns them.
+
+        `gate` asks clients who they are; without it everybody may do everything.
+        """
+        self.gate = gate
         self._load = load
         self._rewrite = rewrite
         self._run = secrets.token_hex(4)
@@ -67,14 +76,35 @@ class HttpApp:
 
     async def answer(self, request: Request, match: Match) -> Response | Stream:
         """Let an endpoint answer. Raises nothing but `CancelledError`."""
-        endpoint = match.endpoint
         try:
-            answer = await endpoint.handler(**endpoint.arguments(request, match.path))
-            return endpoint.response(request, answer)
+            return await self._called(request, match.endpoint, await self.arguments(request, match))
         except GoQueueError as error:
             return self.refusal(request, error, match)
         except Exception:  # noqa: BLE001 - the one place where handlers' errors are caught
             return self.failed(request, match)
+
+    async def arguments(self, request: Request, match: Match) -> dict[str, Any]:
+        """What the handler is called with, for a client that may call it.
+
+        Raises:
+            AuthenticationFailedError, AuthorizationFailedError: it may not.
+            FieldError, MalformedBodyError, MalformedRequestError: the request is not what it has
+                to be.
+        """
+        endpoint, gate = match.endpoint, self.gate
+        if gate is None:
+            return endpoint.arguments(request, match.path)
+        right = endpoint.route.right
+        may = await gate.admit(request, right)
+        arguments = endpoint.arguments(request, match.path)
+        if not gate.may_call(may, right):
+            right.require(may, arguments)
+        return arguments
+
+    async def _called(
+        self, request: Request, endpoint: Endpoint, arguments: dict[str, Any]
+    ) -> Response | Stream:
+        return endpoint.response(request, await endpoint.handler(**arguments))
 
     def failed(self, request: Request, match: Match) -> Response:
         """What is said of a handler that has just failed in a way that nobody expected."""

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import to_builtins
 
-from goqueue.model.errors import GoQueueError, InvariantError, PeerUnavailableError
+from goqueue.model.errors import InvariantError, PeerUnavailableError
 from goqueue.protocols.http.api.app import HttpApp
 from goqueue.protocols.http.api.carried import POLL_S
 from goqueue.protocols.http.api.codecs import duration_ms
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.protocols.forwarding import Forwards
     from goqueue.protocols.http.api.endpoint import Endpoint
+    from goqueue.protocols.http.api.gate import Gate
     from goqueue.protocols.http.api.parts import Absent
     from goqueue.protocols.http.api.places import Arguments
     from goqueue.protocols.http.api.requests import Request
     from goqueue.protocols.http.api.responses import Response, Stream
-    from goqueue.protocols.http.api.router import Match, Router
+    from goqueue.protocols.http.api.router import Router
 
 ANSWER_S: Final = 30.0
 """How long another node has for its answer, as long as a client of the HTTP listener waits."""
@@ -47,24 +48,21 @@ class ClusterApp(HttpApp):
         rewrite: Callable[[bytes], bytes],
         broker: Broker,
         forwards: Forwards,
+        gate: Gate | None = None,
     ) -> None:
-        super().__init__(load, rewrite)
+        super().__init__(load, rewrite, gate)
         self._broker = broker
         self._forwards = forwards
 
-    async def answer(self, request: Request, match: Match) -> Response | Stream:
-        """Let the node answer that the place of the endpoint says. See `HttpApp.answer`."""
-        place = match.endpoint.route.place or LOCAL
+    async def _called(
+        self, request: Request, endpoint: Endpoint, arguments: dict[str, Any]
+    ) -> Response | Stream:
+        """Let the node answer that the place of the endpoint says."""
+        place = endpoint.route.place or LOCAL
         if place is LOCAL:
-            return await super().answer(request, match)
-        try:
-            arguments = match.endpoint.arguments(request, match.path)
-            call = _Call(self._broker, self._forwards, request, match.endpoint, arguments)
-            return await place.answer(call)
-        except GoQueueError as error:
-            return self.refusal(request, error, match)
-        except Exception:  # noqa: BLE001 - as in `HttpApp.answer`
-            return self.failed(request, match)
+            return await super()._called(request, endpoint, arguments)
+        call = _Call(self._broker, self._forwards, request, endpoint, arguments)
+        return await place.answer(call)
 
 
 class _Call:

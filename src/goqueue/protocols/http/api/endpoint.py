@@ -17,6 +17,7 @@ from goqueue.protocols.http.api.errors import FieldError, MalformedBodyError, Ma
 from goqueue.protocols.http.api.handler_types import Types
 from goqueue.protocols.http.api.problems import field_error
 from goqueue.protocols.http.api.responses import Response, Stream, encode
+from goqueue.protocols.permissions import UNRESTRICTED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -47,6 +48,7 @@ class Endpoint:
             "request" in hints,
             None if returned in {Response, Stream} else returned,
             returned is Stream,
+            "may" in hints,
         )
 
     @cached_property
@@ -81,6 +83,8 @@ class Endpoint:
             arguments["body"] = self._bind_body(request.body)
         if types.request:
             arguments["request"] = request
+        if types.may:
+            arguments["may"] = request.may or UNRESTRICTED
         return arguments
 
     def response(self, request: Request, answer: object) -> Response | Stream:

@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote_from_bytes
 
+import msgspec
+
+from goqueue.access.principals import ANONYMOUS, Principal, PrincipalKind
 from goqueue.model.errors import PeerVersionError
 from goqueue.protocols.http.api.errors import DeadlineExceededError
 from goqueue.protocols.http.api.responses import RemoteError, Response
@@ -23,11 +26,14 @@ if TYPE_CHECKING:
 
 _CLIENT: Final = b"x-goqueue-client"
 _PART: Final = b"x-goqueue-part"
-_MARKS: Final = frozenset({_CLIENT, _PART})
+_PRINCIPAL: Final = b"x-goqueue-principal"
+_MARKS: Final = frozenset({_CLIENT, _PART, _PRINCIPAL})
 _OF_THE_CONNECTION: Final = frozenset(
     {
+        b"authorization",
         b"connection",
         b"content-length",
+        b"cookie",
         b"expect",
         b"host",
         b"keep-alive",
@@ -36,20 +42,25 @@ _OF_THE_CONNECTION: Final = frozenset(
         b"trailer",
         b"transfer-encoding",
         b"upgrade",
+        b"x-api-key",
         b"x-request-id",
     }
 )
-"""Headers that say how a request came, or that are said anew."""
+"""Headers that say how a request came, whose secrets stay here, or that are said anew."""
+_NODE: Final = Principal("node", PrincipalKind.NODE)
+"""Whose the requests are that a node makes for itself."""
 _NO_SUCH_ROUTE: Final = frozenset({"NoSuchPathError", "MethodNotAllowedError"})
 _ASCII: Final = bytes(range(128)).decode()
 
 
-def take_marks(request: Request, headers: Sequence[tuple[bytes, bytes]], sender: int) -> None:
-    """Believe what the node `sender` says of a request."""
+def take_marks(request: Request, headers: Sequence[tuple[bytes, bytes]], sender: int) -> Principal:
+    """Believe what the node `sender` says of a request; returns whose it is."""
     marks = {name: value for name, value in headers if name in _MARKS}
     request.sender = sender
     request.client_host = marks.get(_CLIENT, b"").decode("latin-1")
     request.is_part = _PART in marks
+    said = marks.get(_PRINCIPAL)
+    return ANONYMOUS if said is None else msgspec.json.decode(said, type=Principal)
 
 
 async def forward(
@@ -97,6 +108,8 @@ def _fields(request: Request, *, is_part: bool) -> dict[str, Any]:
     }
     headers[b"x-request-id"] = (request.request_id or "").encode("latin-1")
     headers[_CLIENT] = request.client_host.encode("latin-1", "replace")
+    principal = _NODE if request.may is None else request.may.principal
+    headers[_PRINCIPAL] = msgspec.json.encode(principal)
     if is_part:
         headers[_PART] = b"1"
     target = request.target

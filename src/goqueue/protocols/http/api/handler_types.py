@@ -19,3 +19,5 @@ class Types:
     request: bool = False
     answer: type[Any] | None = None
     streams: bool = False
+    may: bool = False
+    """It asks what its client may do."""

@@ -7,7 +7,7 @@ import msgspec
 from goqueue.model.errors import InvalidTopicNameError
 from goqueue.protocols.http.api.errors import AtFieldError
 from goqueue.protocols.http.api.shapes import GroupName, PartitionNumber, TopicName
-from goqueue.topics.catalogue import check_name
+from goqueue.topics.names import check_name
 
 
 class TopicPath(msgspec.Struct, frozen=True):

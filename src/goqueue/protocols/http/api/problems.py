@@ -103,6 +103,13 @@ PROBLEMS: Final[dict[type[GoQueueError], Kind]] = {
     model.RedriveError: Kind(400, "redrive_refused"),
     model.UnknownRedriveError: Kind(404, "unknown_redrive", "id"),
     model.TooManyRedrivesError: Kind(429, "too_many_redrives"),
+    model.BackupError: Kind(400, "backup_refused"),
+    model.UnknownBackupError: Kind(404, "unknown_backup", "id"),
+    model.DamagedBackupError: Kind(422, "backup_damaged"),
+    model.BackupKeyError: Kind(400, "backup_key"),
+    model.BackupBusyError: Kind(409, "backup_busy"),
+    model.BackupUnavailableError: Kind(503, "backup_unavailable"),
+    model.RestoreConflictError: Kind(409, "restore_conflict"),
     model.PipelineError: Kind(400, "pipeline_refused"),
     model.UnknownPipelineError: Kind(404, "unknown_pipeline", "name"),
     model.TooManyPipelinesError: Kind(429, "too_many_pipelines", "name"),
@@ -178,6 +185,7 @@ PROBLEMS: Final[dict[type[GoQueueError], Kind]] = {
     model.InvalidBrokerConfigError: Kind(400, "invalid_settings", "settings"),
     model.ReadOnlyConfigError: Kind(400, "read_only_setting", "settings"),
     model.CompactedTopicError: Kind(409, "compacted_topic", "topic"),
+    model.TopicRestoringError: Kind(503, "topic_restoring", "topic"),
     model.InternalTopicError: Kind(403, "internal_topic", "topic"),
     model.FencedLeaderEpochError: Kind(409, "fenced_leader_epoch"),
     model.UnknownLeaderEpochError: Kind(503, "unknown_leader_epoch"),
@@ -254,6 +262,20 @@ PROBLEMS: Final[dict[type[GoQueueError], Kind]] = {
     model.AuthenticationFailedError: Kind(401, "authentication_failed"),
     model.UnacceptableCredentialError: Kind(400, "unacceptable_credential"),
     model.UnknownCredentialError: Kind(404, "unknown_credential"),
+    model.TooManyCredentialsError: Kind(429, "too_many_credentials"),
+    model.UnknownKeyError: Kind(404, "unknown_key", "id"),
+    model.UnknownRuleError: Kind(404, "unknown_acl", "id"),
+    model.UnknownRoleError: Kind(404, "unknown_role", "role"),
+    model.InvalidRuleError: Kind(400, "invalid_acl"),
+    model.InvalidRoleError: Kind(400, "invalid_role", "role"),
+    model.AccessDisabledError: Kind(409, "access_disabled"),
+    model.AuthorizationFailedError: Kind(403, "authorization_failed"),
+    model.TopicAuthorizationFailedError: Kind(403, "topic_authorization_failed"),
+    model.GroupAuthorizationFailedError: Kind(403, "group_authorization_failed"),
+    model.TransactionalIdAuthorizationFailedError: Kind(
+        403, "transactional_id_authorization_failed"
+    ),
+    model.ClusterAuthorizationFailedError: Kind(403, "cluster_authorization_failed"),
     model.UnsupportedMechanismError: Kind(400, "unsupported_mechanism"),
 }
 
@@ -295,6 +317,8 @@ def problem_of(error: GoQueueError, request_id: str | None = None) -> Response:
 def _headers(error: GoQueueError, status: int) -> tuple[tuple[str, str], ...]:
     if isinstance(error, http.MethodNotAllowedError):
         return (("allow", error.allowed),)
+    if status == HTTPStatus.UNAUTHORIZED:
+        return (("www-authenticate", 'Bearer realm="goqueue", Basic realm="goqueue"'),)
     if error.retriable and status in {429, 503}:
         return (("retry-after", "1"),)
     return ()

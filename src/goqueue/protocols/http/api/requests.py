@@ -5,6 +5,8 @@ from __future__ import annotations
 import httptools
 import msgspec
 
+from goqueue.protocols.permissions import Permissions
+
 
 class Request(msgspec.Struct):
     """What a client has sent, as far as it is not in a handler's types."""
@@ -22,6 +24,8 @@ class Request(msgspec.Struct):
     """The node that has forwarded it; None when it came from the client itself."""
     is_part: bool = False
     """That node gathers the parts of all nodes, and asks for the part of this one."""
+    may: Permissions | None = None
+    """What its client may do; None before the client is known (`gate`)."""
 
     @property
     def raw_path(self) -> bytes:

@@ -1,15 +1,16 @@
 """How a handler is declared: `@route` on a method of a family of handlers.
 
     class TopicRoutes(BrokerRoutes):
-        @route("GET", "/topics/{topic}", tag="topics", place=LOCAL)
+        @route("GET", "/topics/{topic}", tag="topics", place=LOCAL, right=on_topic(DESCRIBE))
         async def describe(self, path: TopicPath) -> TopicInfo:
             '''What a topic looks like now.'''
 
 A handler asks for what it wants by the names of its parameters: `path`, `query` and `body` are
-msgspec Structs that the request is checked against, `request` is the request itself. What it
-returns is a Struct, or a `Response` that it made itself. `place` says which node of a cluster calls
-the handler (`places`); on one node it says nothing. Everything else, the document that
-describes the API included, follows from these types; the docstring is the description.
+msgspec Structs that the request is checked against, `request` is the request itself, `may` is what
+its client may do. What it returns is a Struct, or a `Response` that it made itself. `place` says
+which node of a cluster calls the handler (`places`); on one node it says nothing. `right` says what
+a client must be allowed to do (`rights`). Everything else, the document that describes the API
+included, follows from these types; the docstring is the description.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.protocols.http.api.dialects import Dialect
     from goqueue.protocols.http.api.places import Place
+    from goqueue.protocols.http.api.rights import Needs
 
 KILOBYTE: Final = 1024
 DEFAULT_BODY_BYTES: Final = 1024 * KILOBYTE
@@ -46,6 +48,8 @@ class Route:
     method: str
     path: str
     tag: str
+    right: Needs
+    """What a client must be allowed to do."""
     status: int = 200
     answers: Mapping[int, Any] = field(default_factory=dict)
     """What else than problems it may answer, by status: a Struct, or a media type."""
@@ -64,9 +68,9 @@ class Route:
     """Which node of a cluster answers; one node answers everything."""
 
 
-def route(method: str, path: str, *, tag: str, **options: Any) -> Callable[[_F], _F]:
+def route(method: str, path: str, *, tag: str, right: Needs, **options: Any) -> Callable[[_F], _F]:
     """Declare that the method below serves a path; several may be stacked."""
-    declared = Route(method, path, tag, **options)
+    declared = Route(method, path, tag, right, **options)
 
     def stamp(function: _F) -> _F:
         setattr(function, _ROUTES, (declared, *getattr(function, _ROUTES, ())))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from goqueue.model.errors import GoQueueError, ReceiptError
+from goqueue.groups.polling.member import Member
+from goqueue.model.errors import AuthorizationFailedError, GoQueueError, ReceiptError
 from goqueue.model.limits import MAX_VISIBILITY_MS
 from goqueue.model.topic_partition import numbers_by_topic
 from goqueue.protocols.http.api.codecs import duration_ms
@@ -13,6 +14,7 @@ from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.places import LOCAL, group
 from goqueue.protocols.http.api.problems import kind_of
+from goqueue.protocols.http.api.rights import READ, TOPIC_READ, all_of, on_group, within
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.topic_maps import by_partition
 from goqueue.protocols.http.groups.ack_shapes import (
@@ -33,19 +35,22 @@ from goqueue.protocols.http.groups.member_shapes import PollAnswer, PollQuery
 from goqueue.protocols.http.groups.members import find_member
 from goqueue.protocols.http.limits import MAX_POLL_MS, MAX_READ_BYTES
 from goqueue.protocols.http.messages.message_shapes import delivered_message, polled_message
+from goqueue.protocols.permissions import Permissions
 from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.members import QueueMember
 from goqueue.queues.views import committable
-
-if TYPE_CHECKING:
-    from goqueue.groups.polling.member import Member
 
 _BODY_BYTES: Final = 4 * 1024 * 1024
 _TAG: Final = "acknowledgement"
 _OK: Final = 200
 _STEP_MS: Final = 500
 """How long a poll waits before it sends a heartbeat, and takes over what was assigned to it."""
+
+
+_ACKNOWLEDGED: Final = all_of(
+    on_group(READ, "body.group"), within(TOPIC_READ, note="each that a receipt names")
+)
 
 
 class DeliveryRoutes(BrokerRoutes):
@@ -56,12 +61,13 @@ class DeliveryRoutes(BrokerRoutes):
     @route(
         "GET",
         "/groups/{group}/poll",
+        right=all_of(on_group(READ), within(TOPIC_READ, note="each that the member reads")),
         tag="groups",
         polls=True,
         waits="query.timeout",
         place=group(),
     )
-    async def poll(self, path: GroupPath, query: PollQuery) -> PollAnswer:
+    async def poll(self, path: GroupPath, query: PollQuery, may: Permissions) -> PollAnswer:
         """Poll messages, waiting for the first; counts as a heartbeat.
 
         In a queue group a message is invisible to other members until `visible_until`: acknowledge
@@ -71,11 +77,23 @@ class DeliveryRoutes(BrokerRoutes):
         """
         timeout_ms = duration_ms(query.timeout, "timeout", at_most_ms=MAX_POLL_MS)
         member = find_member(self._broker, path.group, query)
+        if not may.is_open:
+            self._check_topics(may, member)
         if isinstance(member, QueueMember):
             return await self._poll_queue(member, query, timeout_ms)
         if query.visibility is not None:
             raise _only_of("queue", "visibility")
         return await self._poll_log(member, query, timeout_ms)
+
+    def _check_topics(self, may: Permissions, member: QueueMember | Member) -> None:
+        """A member that has lost a right since it joined gets nothing more."""
+        topics = (
+            {each.topic for each in member.assigned}
+            if isinstance(member, Member)
+            else (self._broker.queue_members.topics_of(member))
+        )
+        for name in topics:
+            may.require(TOPIC_READ, name)
 
     async def _poll_queue(
         self, member: QueueMember, query: PollQuery, timeout_ms: int
@@ -125,55 +143,84 @@ class DeliveryRoutes(BrokerRoutes):
 
     # --- Acknowledging them -----------------------------------------------------------------------
 
-    @route("POST", "/messages/ack", tag=_TAG, place=LOCAL)
-    async def ack(self, body: AckBody) -> Settled:
+    @route("POST", "/messages/ack", right=_ACKNOWLEDGED, tag=_TAG, place=LOCAL)
+    async def ack(self, body: AckBody, may: Permissions) -> Settled:
         """Acknowledge a message: it is not delivered in this group again."""
-        return await self._one(body, body.receipt_handle)
+        return await self._one(may, body, body.receipt_handle)
 
-    @route("POST", "/messages/nack", tag=_TAG, place=LOCAL)
-    async def nack(self, body: NackBody) -> Settled:
+    @route("POST", "/messages/nack", right=_ACKNOWLEDGED, tag=_TAG, place=LOCAL)
+    async def nack(self, body: NackBody, may: Permissions) -> Settled:
         """Return a message, to be redelivered after its back-off.
 
         The back-off grows with every delivery; after `max_deliveries` it is dead-lettered.
         """
-        return await self._one(body, body.receipt_handle)
+        return await self._one(may, body, body.receipt_handle)
 
-    @route("POST", "/messages/reject", tag=_TAG, place=LOCAL)
-    async def reject(self, body: RejectBody) -> Settled:
+    @route("POST", "/messages/reject", right=_ACKNOWLEDGED, tag=_TAG, place=LOCAL)
+    async def reject(self, body: RejectBody, may: Permissions) -> Settled:
         """Move a message to the dead-letter queue, for a reason."""
-        return await self._one(body, body.receipt_handle)
+        return await self._one(may, body, body.receipt_handle)
 
-    @route("POST", "/messages/visibility", tag=_TAG, place=LOCAL)
-    async def extend(self, body: VisibilityBody) -> Settled:
+    @route("POST", "/messages/visibility", right=_ACKNOWLEDGED, tag=_TAG, place=LOCAL)
+    async def extend(self, body: VisibilityBody, may: Permissions) -> Settled:
         """Extend the visibility timeout of a message, counted from now; 0 returns it at once."""
-        return await self._one(body, body.receipt_handle)
+        return await self._one(may, body, body.receipt_handle)
 
-    @route("POST", "/messages/ack/batch", tag=_TAG, max_body_bytes=_BODY_BYTES, place=LOCAL)
-    async def ack_batch(self, body: AckBatchBody) -> BatchSettled:
+    @route(
+        "POST",
+        "/messages/ack/batch",
+        right=_ACKNOWLEDGED,
+        tag=_TAG,
+        max_body_bytes=_BODY_BYTES,
+        place=LOCAL,
+    )
+    async def ack_batch(self, body: AckBatchBody, may: Permissions) -> BatchSettled:
         """Acknowledge many messages. The response is 200 even if some receipts are refused."""
-        return await self._many(body, body.receipt_handles)
+        return await self._many(may, body, body.receipt_handles)
 
-    @route("POST", "/messages/nack/batch", tag=_TAG, max_body_bytes=_BODY_BYTES, place=LOCAL)
-    async def nack_batch(self, body: NackBatchBody) -> BatchSettled:
+    @route(
+        "POST",
+        "/messages/nack/batch",
+        right=_ACKNOWLEDGED,
+        tag=_TAG,
+        max_body_bytes=_BODY_BYTES,
+        place=LOCAL,
+    )
+    async def nack_batch(self, body: NackBatchBody, may: Permissions) -> BatchSettled:
         """Return many messages. The response is 200 even if some receipts are refused."""
-        return await self._many(body, body.receipt_handles)
+        return await self._many(may, body, body.receipt_handles)
 
-    @route("POST", "/messages/reject/batch", tag=_TAG, max_body_bytes=_BODY_BYTES, place=LOCAL)
-    async def reject_batch(self, body: RejectBatchBody) -> BatchSettled:
+    @route(
+        "POST",
+        "/messages/reject/batch",
+        right=_ACKNOWLEDGED,
+        tag=_TAG,
+        max_body_bytes=_BODY_BYTES,
+        place=LOCAL,
+    )
+    async def reject_batch(self, body: RejectBatchBody, may: Permissions) -> BatchSettled:
         """Move many messages to the dead-letter queue.
 
         The response is 200 even if some receipts are refused.
         """
-        return await self._many(body, body.receipt_handles)
+        return await self._many(may, body, body.receipt_handles)
 
-    @route("POST", "/messages/visibility/batch", tag=_TAG, max_body_bytes=_BODY_BYTES, place=LOCAL)
-    async def extend_batch(self, body: VisibilityBatchBody) -> BatchSettled:
+    @route(
+        "POST",
+        "/messages/visibility/batch",
+        right=_ACKNOWLEDGED,
+        tag=_TAG,
+        max_body_bytes=_BODY_BYTES,
+        place=LOCAL,
+    )
+    async def extend_batch(self, body: VisibilityBatchBody, may: Permissions) -> BatchSettled:
         """Extend many visibility timeouts; 200 even if some receipts are refused."""
-        return await self._many(body, body.receipt_handles)
+        return await self._many(may, body, body.receipt_handles)
 
-    async def _one(self, body: Acknowledging, handle: str) -> Settled:
+    async def _one(self, may: Permissions, body: Acknowledging, handle: str) -> Settled:
         acknowledgement = body.acknowledgement()
         receipt = Receipt.parse(handle)
+        may.require(TOPIC_READ, receipt.topic)
         (error,) = await self._broker.acknowledger.settle(
             [receipt], acknowledgement, group_id=body.group
         )
@@ -181,9 +228,11 @@ class DeliveryRoutes(BrokerRoutes):
             raise error
         return Settled(handle, acknowledgement.verdict, self._visible_until(acknowledgement))
 
-    async def _many(self, body: Acknowledging, handles: list[str]) -> BatchSettled:
+    async def _many(
+        self, may: Permissions, body: Acknowledging, handles: list[str]
+    ) -> BatchSettled:
         acknowledgement = body.acknowledgement()
-        outcomes = [_parsed(handle) for handle in handles]
+        outcomes = [_parsed(may, handle) for handle in handles]
         receipts = [each for each in outcomes if isinstance(each, Receipt)]
         errors = iter(
             await self._broker.acknowledger.settle(receipts, acknowledgement, group_id=body.group)
@@ -205,11 +254,14 @@ class DeliveryRoutes(BrokerRoutes):
         return self._broker.clock.now_ms() + acknowledgement.delay_ms
 
 
-def _parsed(handle: str) -> Receipt | ReceiptError:
+def _parsed(may: Permissions, handle: str) -> Receipt | GoQueueError:
+    """A receipt that the client may show, or why it may not."""
     try:
-        return Receipt.parse(handle)
-    except ReceiptError as error:
+        receipt = Receipt.parse(handle)
+        may.require(TOPIC_READ, receipt.topic)
+    except (ReceiptError, AuthorizationFailedError) as error:
         return error
+    return receipt
 
 
 def _result(handle: str, error: GoQueueError | None) -> SettleResult:

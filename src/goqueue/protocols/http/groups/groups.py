@@ -12,6 +12,17 @@ from goqueue.model.errors import UnknownMemberError
 from goqueue.model.topic_partition import numbers_by_topic
 from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.places import gather, group
+from goqueue.protocols.http.api.rights import (
+    ALTER_CONFIGS,
+    DELETE,
+    DESCRIBE,
+    DESCRIBE_CONFIGS,
+    GROUP_DESCRIBE,
+    TOPIC_DESCRIBE,
+    on_cluster,
+    on_group,
+    within,
+)
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import (
     doc,
@@ -38,12 +49,14 @@ from goqueue.protocols.http.groups.queue_settings_shapes import (
     SettingsBody,
     settings_shape,
 )
+from goqueue.protocols.permissions import Permissions
 from goqueue.queues.views import queue_views
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.groups.stats import GroupStats
     from goqueue.insight.group_views import GroupLine as GroupLineView, GroupView
+    from goqueue.model.lag import PartitionLag
 
 
 class QueueSettingsRoutes:
@@ -52,12 +65,24 @@ class QueueSettingsRoutes:
     def __init__(self, broker: Broker) -> None:
         self._queues = broker.queues
 
-    @route("GET", "/groups/{group}/settings", tag="groups", place=group())
+    @route(
+        "GET",
+        "/groups/{group}/settings",
+        right=on_group(DESCRIBE_CONFIGS),
+        tag="groups",
+        place=group(),
+    )
     async def show(self, path: GroupPath) -> SettingsAnswer:
         """The settings of a queue group."""
         return self._answer(path.group)
 
-    @route("PUT", "/groups/{group}/settings", tag="groups", place=group())
+    @route(
+        "PUT",
+        "/groups/{group}/settings",
+        right=on_group(ALTER_CONFIGS),
+        tag="groups",
+        place=group(),
+    )
     async def change(self, path: GroupPath, body: SettingsBody) -> SettingsAnswer:
         """Change the settings of a queue group.
 
@@ -90,15 +115,29 @@ class AssignmentQuery(msgspec.Struct, forbid_unknown_fields=True):
 class GroupRoutes(BrokerRoutes):
     """Groups."""
 
-    @route("GET", "/groups", tag=_TAG, place=gather(merge_groups))
-    async def list_all(self) -> GroupList:
+    @route(
+        "GET",
+        "/groups",
+        right=within(GROUP_DESCRIBE, note="the groups that it covers"),
+        tag=_TAG,
+        place=gather(merge_groups),
+    )
+    async def list_all(self, may: Permissions) -> GroupList:
         """List the groups of all protocols."""
-        return await self._broker.groups.told(
-            lambda: GroupList([self._listed(each) for each in self._broker.group_views.all()])
-        )
 
-    def _listed(self, listing: GroupLineView) -> ListedGroup:
-        lags = list(self._broker.lag.of(listing.group_id))
+        def listed() -> GroupList:
+            lines = self._broker.group_views.all()
+            seen = may.visible(GROUP_DESCRIBE, lines, lambda line: line.group_id)
+            return GroupList([self._listed(may, each) for each in seen])
+
+        return await self._broker.groups.told(listed)
+
+    def _lags(self, may: Permissions, group_id: str) -> list[PartitionLag]:
+        """Of the topics that the client may see."""
+        return may.visible(TOPIC_DESCRIBE, self._broker.lag.of(group_id), lambda each: each.topic)
+
+    def _listed(self, may: Permissions, listing: GroupLineView) -> ListedGroup:
+        lags = self._lags(may, listing.group_id)
         now_ms = self._broker.clock.now_ms()
         ages = [
             now_ms - each.oldest_ms
@@ -113,28 +152,28 @@ class GroupRoutes(BrokerRoutes):
             topics=sorted({each.topic for each in lags})[:_MAX_TOPICS],
         )
 
-    @route("GET", "/groups/{group}", tag=_TAG, place=group())
-    @route("GET", "/groups/{group}/cooperative", tag=_TAG, place=group())
-    async def describe(self, path: GroupPath) -> GroupInfo:
+    @route("GET", "/groups/{group}", right=on_group(DESCRIBE), tag=_TAG, place=group())
+    @route("GET", "/groups/{group}/cooperative", right=on_group(DESCRIBE), tag=_TAG, place=group())
+    async def describe(self, path: GroupPath, may: Permissions) -> GroupInfo:
         """Describe a group: members, committed offsets, lag."""
-        return await self._broker.groups.told(partial(self._described, path.group), path.group)
+        return await self._broker.groups.told(partial(self._described, may, path.group), path.group)
 
-    def _described(self, group_id: str) -> GroupInfo:
+    def _described(self, may: Permissions, group_id: str) -> GroupInfo:
         view = self._broker.group_views.view(group_id)
-        lags = list(self._broker.lag.of(group_id))
+        lags = self._lags(may, group_id)
         return GroupInfo(
             **_line(view.listing),
             assignor=view.assignor,
-            members=self._members(view),
+            members=self._members(may, view),
             offsets=committed_by_topic(lags),
             log_ends=log_ends_by_topic(lags),
             lag=lag_by_topic(lags),
             total_lag=sum(each.lag for each in lags),
             uncommitted_lag=sum(each.uncommitted_lag for each in lags),
-            queue=self._queue(view) if view.listing.mode else None,
+            queue=self._queue(may, view) if view.listing.mode else None,
         )
 
-    def _queue(self, view: GroupView) -> QueueInfo:
+    def _queue(self, may: Permissions, view: GroupView) -> QueueInfo:
         group = self._broker.queues.group(view.listing.group_id)
         routed = self._broker.measures.tallies.of(group.group_id).dead.total()
         whole = QueueInfo(0, 0, 0, routed, settings_shape(group.settings), {})
@@ -152,10 +191,11 @@ class GroupRoutes(BrokerRoutes):
             whole.waiting += counts.waiting
             whole.dead += counts.dead
             topic, number = each.partition.id
-            whole.partitions.setdefault(topic, {})[number] = counts
+            if may.allows(TOPIC_DESCRIBE, topic):
+                whole.partitions.setdefault(topic, {})[number] = counts
         return whole
 
-    def _members(self, view: GroupView) -> list[MemberInfo]:
+    def _members(self, may: Permissions, view: GroupView) -> list[MemberInfo]:
         group = self._broker.queues.find(view.listing.group_id)
         return [
             MemberInfo(
@@ -163,36 +203,48 @@ class GroupRoutes(BrokerRoutes):
                 client_id=each.client_id,
                 client_host=each.client_host,
                 protocol=each.protocol,
-                partitions=numbers_by_topic(each.partitions),
+                partitions=numbers_by_topic(
+                    may.visible(TOPIC_DESCRIBE, each.partitions, lambda place: place[0])
+                ),
                 unacked=None if group is None else group.unacked.get(each.member_id, 0),
             )
             for each in view.members
         ]
 
-    @route("DELETE", "/groups/{group}", tag=_TAG, place=group())
+    @route("DELETE", "/groups/{group}", right=on_group(DELETE), tag=_TAG, place=group())
     async def delete(self, path: GroupPath) -> GroupDeleted:
         """Delete a group without members, with its committed offsets."""
         await self._broker.group_administrator.delete(path.group)
         return GroupDeleted(path.group)
 
-    @route("GET", "/groups/{group}/assignment", tag=_TAG, place=group())
-    async def assignment(self, path: GroupPath, query: AssignmentQuery) -> AssignmentAnswer:
+    @route("GET", "/groups/{group}/assignment", right=on_group(DESCRIBE), tag=_TAG, place=group())
+    async def assignment(
+        self, path: GroupPath, query: AssignmentQuery, may: Permissions
+    ) -> AssignmentAnswer:
         """List the partitions of each member."""
         broker = self._broker
         view = await broker.groups.told(partial(broker.group_views.view, path.group), path.group)
         members = [
-            each for each in self._members(view) if query.member_id in {None, each.member_id}
+            each for each in self._members(may, view) if query.member_id in {None, each.member_id}
         ]
         if query.member_id is not None and not members:
             raise UnknownMemberError(f"group {path.group!r} has no member {query.member_id!r}")
         return AssignmentAnswer(path.group, view.listing.generation, members)
 
-    @route("GET", "/groups/{group}/rebalance/stats", tag=_TAG, place=group())
+    @route(
+        "GET", "/groups/{group}/rebalance/stats", right=on_group(DESCRIBE), tag=_TAG, place=group()
+    )
     async def rebalances(self, path: GroupPath) -> RebalanceStats:
         """Rebalances of one group since the server started."""
         return _rebalances(rebalance_stats(self._broker.groups, path.group))
 
-    @route("GET", "/rebalance/stats", tag=_TAG, place=gather(merge_rebalances))
+    @route(
+        "GET",
+        "/rebalance/stats",
+        right=on_cluster(DESCRIBE),
+        tag=_TAG,
+        place=gather(merge_rebalances),
+    )
     async def all_rebalances(self) -> RebalanceStats:
         """Rebalances of all groups since the server started."""
         return _rebalances(rebalance_stats(self._broker.groups))

@@ -21,6 +21,7 @@ from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.places import group
 from goqueue.protocols.http.api.requests import Request
+from goqueue.protocols.http.api.rights import READ, all_of, on_group, on_topic
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.groups.member_shapes import (
     PROTOCOL,
@@ -48,6 +49,9 @@ AUTO_COMMIT_MS: Final = 5_000
 # --- Being a member ------------------------------------------------------------------------------
 
 
+_JOINED: Final = all_of(on_group(READ), on_topic(READ, "body.topics"))
+
+
 class MemberRoutes:
     """Membership."""
 
@@ -57,7 +61,7 @@ class MemberRoutes:
         self._queues = broker.queues
         self._queue_members = broker.queue_members
 
-    @route("POST", "/groups/{group}/join", tag=_TAG, place=group())
+    @route("POST", "/groups/{group}/join", right=_JOINED, tag=_TAG, place=group())
     async def join(self, path: GroupPath, body: JoinBody, request: Request) -> JoinAnswer:
         """Join a group: a queue group unless `assignment` is `log`.
 
@@ -66,7 +70,7 @@ class MemberRoutes:
         """
         return await self._join(path.group, body, request)
 
-    @route("POST", "/groups/{group}/join/cooperative", tag=_TAG, place=group())
+    @route("POST", "/groups/{group}/join/cooperative", right=_JOINED, tag=_TAG, place=group())
     async def join_cooperative(
         self, path: GroupPath, body: JoinBody, request: Request
     ) -> JoinAnswer:
@@ -142,8 +146,14 @@ class MemberRoutes:
             )
         return found
 
-    @route("POST", "/groups/{group}/heartbeat", tag=_TAG, place=group())
-    @route("POST", "/groups/{group}/heartbeat/cooperative", tag=_TAG, place=group())
+    @route("POST", "/groups/{group}/heartbeat", right=on_group(READ), tag=_TAG, place=group())
+    @route(
+        "POST",
+        "/groups/{group}/heartbeat/cooperative",
+        right=on_group(READ),
+        tag=_TAG,
+        place=group(),
+    )
     async def heartbeat(self, path: GroupPath, body: MemberBody) -> MemberAnswer:
         """Send a heartbeat; returns changes of the assignment.
 
@@ -157,7 +167,7 @@ class MemberRoutes:
         await self._members.heartbeat(member)
         return MemberAnswer(**self._place(member, before))
 
-    @route("POST", "/groups/{group}/revoke", tag=_TAG, place=group())
+    @route("POST", "/groups/{group}/revoke", right=on_group(READ), tag=_TAG, place=group())
     async def revoke(self, path: GroupPath, body: MemberBody) -> MemberAnswer:
         """Release `partitions_to_revoke`, so that other members get them."""
         member = _owner(find_member(self._broker, path.group, body))
@@ -167,8 +177,10 @@ class MemberRoutes:
         await self._members.release(member)
         return MemberAnswer(**self._place(member, before))
 
-    @route("POST", "/groups/{group}/leave", tag=_TAG, place=group())
-    @route("POST", "/groups/{group}/leave/cooperative", tag=_TAG, place=group())
+    @route("POST", "/groups/{group}/leave", right=on_group(READ), tag=_TAG, place=group())
+    @route(
+        "POST", "/groups/{group}/leave/cooperative", right=on_group(READ), tag=_TAG, place=group()
+    )
     async def leave(self, path: GroupPath, body: MemberBody) -> Left:
         """Leave a group; its partitions and messages go to other members at once."""
         member = find_member(self._broker, path.group, body)

@@ -14,6 +14,15 @@ from goqueue.protocols.http.api.codecs import time_ms
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.places import group
+from goqueue.protocols.http.api.rights import (
+    DESCRIBE,
+    READ,
+    TOPIC_DESCRIBE,
+    all_of,
+    on_group,
+    on_topic,
+    within,
+)
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.topic_maps import (
     committed_by_topic,
@@ -30,6 +39,7 @@ from goqueue.protocols.http.groups.group_shapes import (
     ResetAnswer,
     ResetBody,
 )
+from goqueue.protocols.permissions import Permissions
 from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position
 
 if TYPE_CHECKING:
@@ -44,7 +54,13 @@ _MAX_DIGITS: Final = 11
 class OffsetRoutes(BrokerRoutes):
     """Committed offsets."""
 
-    @route("POST", "/groups/{group}/offsets", tag=_TAG, place=group())
+    @route(
+        "POST",
+        "/groups/{group}/offsets",
+        right=all_of(on_group(READ), on_topic(READ, "body.offsets")),
+        tag=_TAG,
+        place=group(),
+    )
     async def commit(self, path: GroupPath, body: CommitBody) -> Committed:
         """Commit offsets. A member may commit its own partitions only.
 
@@ -114,10 +130,16 @@ class OffsetRoutes(BrokerRoutes):
                 found[partition_id] = offset
         return found
 
-    @route("GET", "/groups/{group}/offsets", tag=_TAG, place=group())
-    async def fetch(self, path: GroupPath, query: OffsetsQuery) -> OffsetsAnswer:
+    @route(
+        "GET",
+        "/groups/{group}/offsets",
+        right=all_of(on_group(DESCRIBE), within(TOPIC_DESCRIBE, note="the topics that it covers")),
+        tag=_TAG,
+        place=group(),
+    )
+    async def fetch(self, path: GroupPath, query: OffsetsQuery, may: Permissions) -> OffsetsAnswer:
         """Committed offsets and lag of a group, by partition."""
-        read = partial(self._lags, path.group, query.partitions)
+        read = partial(self._lags, may, path.group, query.partitions)
         lags = await self._broker.groups.told(read, path.group)
         return OffsetsAnswer(
             path.group,
@@ -128,20 +150,28 @@ class OffsetRoutes(BrokerRoutes):
             sum(each.uncommitted_lag for each in lags),
         )
 
-    def _lags(self, group_id: str, partitions: str | None) -> list[PartitionLag]:
+    def _lags(self, may: Permissions, group_id: str, partitions: str | None) -> list[PartitionLag]:
         if partitions is None:
             self._broker.group_views.view(group_id)  # an unknown group is refused, not empty
-            return list(self._broker.lag.of(group_id))
+            lags = self._broker.lag.of(group_id)
+            return may.visible(TOPIC_DESCRIBE, lags, lambda each: each.topic)
         committed = self._broker.lag.committed(group_id)
         found = []
         for text in partitions.split(","):
             place = _place(text)
+            may.require(TOPIC_DESCRIBE, place.topic)
             figures = self._broker.figures.known(place)
             ends = figures.log_start, figures.log_end
             found.append(PartitionLag(*place, committed.get(place), *ends))
         return found
 
-    @route("POST", "/groups/{group}/offsets/reset", tag=_TAG, place=group())
+    @route(
+        "POST",
+        "/groups/{group}/offsets/reset",
+        right=all_of(on_group(READ), on_topic(READ, "body.topic")),
+        tag=_TAG,
+        place=group(),
+    )
     async def reset(self, path: GroupPath, body: ResetBody) -> ResetAnswer:
         """Reset the committed offsets of a group without members."""
         changes = await self._broker.group_administrator.reset_offsets(

@@ -11,6 +11,7 @@ from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
 from goqueue.protocols.http.api.places import LOCAL
 from goqueue.protocols.http.api.problems import kind_of
+from goqueue.protocols.http.api.rights import WRITE, on_topic
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.limits import MAX_TIME_MS
 from goqueue.protocols.http.messages.message_shapes import (
@@ -50,6 +51,7 @@ class PublishRoutes:
     @route(
         "POST",
         "/topics/{topic}/messages",
+        right=on_topic(WRITE),
         tag="messages",
         max_body_bytes=PUBLISH_BODY_BYTES,
         place=LOCAL,

@@ -10,6 +10,7 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
 from goqueue.protocols.http.api.places import LOCAL
+from goqueue.protocols.http.api.rights import DELETE, on_topic
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import Offset, PartitionNumber, doc
 from goqueue.protocols.http.messages.message_shapes import PurgedPartition, PurgedTopic
@@ -31,7 +32,7 @@ class PurgeMessagesQuery(msgspec.Struct, forbid_unknown_fields=True):
 class PurgeRoutes(BrokerRoutes):
     """Purging."""
 
-    @route("DELETE", "/topics/{topic}/messages", tag=_TAG, place=LOCAL)
+    @route("DELETE", "/topics/{topic}/messages", right=on_topic(DELETE), tag=_TAG, place=LOCAL)
     async def purge(self, path: TopicPath, query: PurgeMessagesQuery) -> PurgedTopic:
         """Delete messages up to an offset, or all; requires `confirm=true`.
 

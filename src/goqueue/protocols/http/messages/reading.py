@@ -17,6 +17,7 @@ from goqueue.protocols.http.api.codecs import (
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import PartitionPath, TopicPath
 from goqueue.protocols.http.api.places import LOCAL
+from goqueue.protocols.http.api.rights import READ, on_topic
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import PartitionNumber, doc
 from goqueue.protocols.http.limits import MAX_READ_BYTES, MAX_READ_WAIT_MS
@@ -68,7 +69,13 @@ class RangeQuery(msgspec.Struct, forbid_unknown_fields=True):
 class MessageRoutes(BrokerRoutes):
     """Reading."""
 
-    @route("GET", "/topics/{topic}/partitions/{partition}/messages", tag=_TAG, place=LOCAL)
+    @route(
+        "GET",
+        "/topics/{topic}/partitions/{partition}/messages",
+        right=on_topic(READ),
+        tag=_TAG,
+        place=LOCAL,
+    )
     async def read(self, path: PartitionPath, query: ReadQuery) -> ReadAnswer:
         """Read a partition from an offset or a time.
 
@@ -104,7 +111,7 @@ class MessageRoutes(BrokerRoutes):
             found = replace(more, messages=found.messages + more.messages)
         return found
 
-    @route("GET", "/topics/{topic}/messages", tag=_TAG, place=LOCAL)
+    @route("GET", "/topics/{topic}/messages", right=on_topic(READ), tag=_TAG, place=LOCAL)
     async def read_range(self, path: TopicPath, query: RangeQuery) -> RangeAnswer:
         """Read a time range of a topic, all partitions merged by time.
 

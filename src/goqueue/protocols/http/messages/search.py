@@ -12,6 +12,7 @@ from goqueue.protocols.http.api.codecs import Time, time_ms
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
 from goqueue.protocols.http.api.places import LOCAL
+from goqueue.protocols.http.api.rights import READ, on_topic
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import Offset, PartitionNumber, doc
 from goqueue.protocols.http.limits import MAX_SEARCH_RESULTS
@@ -95,7 +96,7 @@ class SearchAnswer(msgspec.Struct):
 class SearchRoutes(BrokerRoutes):
     """Browsing."""
 
-    @route("GET", "/topics/{topic}/search", tag=_TAG, place=LOCAL)
+    @route("GET", "/topics/{topic}/search", right=on_topic(READ), tag=_TAG, place=LOCAL)
     async def search(self, path: TopicPath, query: SearchQuery) -> SearchAnswer:
         """Search a topic by partition, offset, time, key and text.
 

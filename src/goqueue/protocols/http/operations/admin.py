@@ -8,6 +8,7 @@ from goqueue.groups.shards import OFFSETS_TOPIC
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import GroupPath, TopicPath
 from goqueue.protocols.http.api.places import LOCAL, gather
+from goqueue.protocols.http.api.rights import ALTER, DESCRIBE, on_cluster, on_group, on_topic
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.operations.admin_shapes import (
     CompactAnswer,
@@ -44,7 +45,13 @@ class AdminRoutes:
     def __init__(self, node: ServedNode) -> None:
         self._node = node
 
-    @route("POST", "/admin/topics/{topic}/compact", tag=_TAG, place=gather(merge_compacted))
+    @route(
+        "POST",
+        "/admin/topics/{topic}/compact",
+        right=on_topic(ALTER),
+        tag=_TAG,
+        place=gather(merge_compacted),
+    )
     async def compact(self, path: TopicPath, body: CompactBody) -> CompactAnswer:
         """Compact a topic now, to the newest message of each key."""
         broker = self._node.broker
@@ -96,8 +103,20 @@ class AdminRoutes:
             found.duration_ms = round(stats.duration_s * 1000)
         return found
 
-    @route("GET", "/admin/topics/{topic}/scaling-status", tag=_TAG, place=gather(merge_scaling))
-    @route("GET", "/admin/scaling/{topic}", tag=_TAG, place=gather(merge_scaling))
+    @route(
+        "GET",
+        "/admin/topics/{topic}/scaling-status",
+        right=on_topic(DESCRIBE),
+        tag=_TAG,
+        place=gather(merge_scaling),
+    )
+    @route(
+        "GET",
+        "/admin/scaling/{topic}",
+        right=on_topic(DESCRIBE),
+        tag=_TAG,
+        place=gather(merge_scaling),
+    )
     async def scaling(self, path: TopicPath) -> ScalingStatus:
         """Whether partitions are being added to a topic."""
         broker = self._node.broker
@@ -105,7 +124,13 @@ class AdminRoutes:
         target = broker.topic_changes.growing.get(topic.name)
         return ScalingStatus(topic.name, target is not None, topic.partition_count, target)
 
-    @route("GET", "/admin/coordinators", tag=_TAG, place=gather(merge_coordinators))
+    @route(
+        "GET",
+        "/admin/coordinators",
+        right=on_cluster(DESCRIBE),
+        tag=_TAG,
+        place=gather(merge_coordinators),
+    )
     async def coordinators(self) -> Coordinators:
         """List the group coordinators."""
         broker = self._node.broker
@@ -122,7 +147,9 @@ class AdminRoutes:
             ],
         )
 
-    @route("GET", "/admin/coordinators/groups/{group}", tag=_TAG, place=LOCAL)
+    @route(
+        "GET", "/admin/coordinators/groups/{group}", right=on_group(DESCRIBE), tag=_TAG, place=LOCAL
+    )
     async def coordinator_of(self, path: GroupPath) -> GroupCoordinatorAnswer:
         """Find the coordinator of a group."""
         broker = self._node.broker
@@ -146,7 +173,13 @@ class MaintenanceRoutes:
     def __init__(self, broker: Broker) -> None:
         self._guard = broker.clock_guard
 
-    @route("GET", "/admin/maintenance", tag=_TAG, place=gather(merge_maintenance))
+    @route(
+        "GET",
+        "/admin/maintenance",
+        right=on_cluster(DESCRIBE),
+        tag=_TAG,
+        place=gather(merge_maintenance),
+    )
     async def maintenance(self) -> MaintenanceStatus:
         """Whether retention and TTL are stopped because the wall clock has jumped."""
         stopped = self._guard.stopped()
@@ -154,7 +187,13 @@ class MaintenanceRoutes:
             return MaintenanceStatus("running")
         return MaintenanceStatus("stopped", stopped, _jumped(self._guard.jump()))
 
-    @route("POST", "/admin/maintenance/resume", tag=_TAG, place=gather(merge_resumed))
+    @route(
+        "POST",
+        "/admin/maintenance/resume",
+        right=on_cluster(ALTER),
+        tag=_TAG,
+        place=gather(merge_resumed),
+    )
     async def resume_maintenance(self) -> MaintenanceResumed:
         """Accept the wall clock's time and resume retention and TTL."""
         jump = self._guard.resume()

@@ -10,6 +10,7 @@ import msgspec
 
 from goqueue.protocols.http.api.places import LOCAL
 from goqueue.protocols.http.api.responses import JSON, Response
+from goqueue.protocols.http.api.rights import PUBLIC
 from goqueue.protocols.http.api.route import route
 
 if TYPE_CHECKING:
@@ -31,23 +32,31 @@ class DocumentRoutes:
 
     @cached_property
     def _openapi(self) -> dict[str, Any]:
-        from goqueue.protocols.http.api.openapi import describe  # noqa: PLC0415 - a start needs none
+        from goqueue.protocols.http.description.openapi import describe  # noqa: PLC0415 - a start needs none
 
         return describe(self._router)
 
-    @route("GET", "/openapi.json", tag=_TAG, answers={200: JSON}, place=LOCAL)
+    @route("GET", "/openapi.json", right=PUBLIC, tag=_TAG, answers={200: JSON}, place=LOCAL)
     async def openapi(self) -> Response:
         """This API as an OpenAPI 3.1 document."""
         return Response(200, msgspec.json.encode(self._openapi))
 
-    @route("GET", "/postman.json", tag=_TAG, answers={200: JSON}, place=LOCAL)
+    @route("GET", "/postman.json", right=PUBLIC, tag=_TAG, answers={200: JSON}, place=LOCAL)
     async def postman(self) -> Response:
         """This API as a Postman collection."""
-        from goqueue.protocols.http.api.postman import collection  # noqa: PLC0415 - a start needs none
+        from goqueue.protocols.http.description.postman import collection  # noqa: PLC0415 - a start needs none
 
         return Response(200, msgspec.json.encode(collection(self._openapi)))
 
-    @route("GET", "/docs", tag=_TAG, is_page=True, answers={200: "text/html"}, place=LOCAL)
+    @route(
+        "GET",
+        "/docs",
+        right=PUBLIC,
+        tag=_TAG,
+        is_page=True,
+        answers={200: "text/html"},
+        place=LOCAL,
+    )
     async def docs(self) -> Response:
         """This API as a page to read, and to try."""
         page = (

@@ -61,6 +61,7 @@ def attention(
     """Everything that needs somebody, the most urgent first."""
     found: list[Attention] = []
     for rule in (
+        _exposed(broker),
         _failed(inventory),
         _clock(broker),
         damage_found(broker),
@@ -99,6 +100,21 @@ def _few(lines: list[Attention]) -> list[Attention]:
 
 def _page(kind: str, name: str) -> str:
     return f"/console/{kind}/{quote(name, safe='')}"
+
+
+def _exposed(broker: Broker) -> Iterator[Attention]:
+    if (open_to := broker.settings.exposed) is not None:
+        yield Attention(
+            "critical",
+            "The server runs with --insecure",
+            f"{_sentence(open_to)}.",
+            "/console",
+        )
+    if (failure := broker.audit.failure) is not None:
+        yield Attention("critical", "The audit log cannot be written", failure, "/console")
+    for title, reason in broker.troubles.items():
+        if (why := reason()) is not None:
+            yield Attention("warning", title, why, "/console")
 
 
 def _failed(inventory: Inventory) -> Iterator[Attention]:

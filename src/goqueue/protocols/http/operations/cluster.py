@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.insight.cluster_views import ClusterViews, NodeLine, PartitionLine
 from goqueue.protocols.http.api.places import LOCAL
+from goqueue.protocols.http.api.rights import DESCRIBE, on_cluster
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.operations.cluster_shapes import (
     ClusterHealth,
@@ -38,7 +39,7 @@ class ClusterRoutes:
         self._broker = broker
         self._views = ClusterViews(broker.facts, broker.topics)
 
-    @route("GET", "/cluster/nodes", tag=_TAG, place=LOCAL)
+    @route("GET", "/cluster/nodes", right=on_cluster(DESCRIBE), tag=_TAG, place=LOCAL)
     async def nodes(self) -> ClusterNodes:
         """List the nodes of the cluster."""
         return ClusterNodes(
@@ -47,14 +48,14 @@ class ClusterRoutes:
             [_node(line) for line in self._views.nodes()],
         )
 
-    @route("GET", "/cluster/partitions", tag=_TAG, place=LOCAL)
+    @route("GET", "/cluster/partitions", right=on_cluster(DESCRIBE), tag=_TAG, place=LOCAL)
     async def partitions(self, query: ListPartitions) -> ClusterPartitions:
         """List partitions with their leaders and replicas."""
         is_meant = _STATES[query.state]
         found = [line for line in self._views.partitions() if is_meant(line)]
         return ClusterPartitions(len(found), [_partition(line) for line in found[: query.limit]])
 
-    @route("GET", "/cluster/health", tag=_TAG, place=LOCAL)
+    @route("GET", "/cluster/health", right=on_cluster(DESCRIBE), tag=_TAG, place=LOCAL)
     async def health(self) -> ClusterHealth:
         """Whether every partition has a leader and enough in-sync replicas."""
         verdict = self._views.verdict()

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
+from goqueue.protocols.http.api.gathered import Gathered
 from goqueue.protocols.http.api.shapes import doc
 from goqueue.protocols.http.limits import MAX_LISTED_PARTITIONS
 
@@ -72,6 +73,19 @@ class ListPartitions(msgspec.Struct, forbid_unknown_fields=True):
     limit: Annotated[int, doc("How many to list.", 100, ge=1, le=MAX_LISTED_PARTITIONS)] = (
         MAX_LISTED_PARTITIONS
     )
+
+
+class NodeMetrics(msgspec.Struct):
+    """The metrics of one node."""
+
+    node_id: int
+    text: Annotated[str, doc("As `/metrics` of that node answers.")]
+
+
+class ClusterMetrics(Gathered):
+    """The metrics of all nodes; the node that was asked comes first."""
+
+    nodes: list[NodeMetrics]
 
 
 class ClusterHealth(msgspec.Struct):

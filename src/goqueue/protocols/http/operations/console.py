@@ -22,6 +22,7 @@ from goqueue.protocols.http.api.errors import NoSuchPathError, UnavailableError
 from goqueue.protocols.http.api.places import LOCAL
 from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.responses import Response
+from goqueue.protocols.http.api.rights import PUBLIC
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc
 
@@ -101,7 +102,9 @@ class ConsoleRoutes:
         folder = resources.files("goqueue").joinpath("console").joinpath("static")
         return {name: Asset.of(name, data) for name, data in _files(folder)}
 
-    @route("GET", "/", tag=_TAG, is_page=True, answers={307: "text/plain"}, place=LOCAL)
+    @route(
+        "GET", "/", right=PUBLIC, tag=_TAG, is_page=True, answers={307: "text/plain"}, place=LOCAL
+    )
     async def root(self, request: Request) -> Response:
         """Redirect to the console."""
         if request.raw_path != b"/":
@@ -112,6 +115,7 @@ class ConsoleRoutes:
     @route(
         "GET",
         "/console",
+        right=PUBLIC,
         tag=_TAG,
         is_page=True,
         answers={200: "text/html", 304: "text/html"},
@@ -127,6 +131,7 @@ class ConsoleRoutes:
     @route(
         "GET",
         "/console/{page}",
+        right=PUBLIC,
         tag=_TAG,
         takes_rest=True,
         is_page=True,

@@ -17,9 +17,11 @@ from goqueue.protocols.http.api.errors import FieldError, OverloadedError
 from goqueue.protocols.http.api.places import LOCAL
 from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.responses import Stream
+from goqueue.protocols.http.api.rights import CLUSTER_DESCRIBE, within
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc
 from goqueue.protocols.http.operations.changes import LISTS, look_at
+from goqueue.protocols.permissions import UNRESTRICTED, Permissions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
@@ -103,8 +105,13 @@ class EventHub:
                 f"{limit} event streams are open, which is the limit: retry later"
             )
 
-    async def parts(self, wanted: frozenset[str], *, again: bool) -> AsyncGenerator[bytes]:
-        """The events of one stream; a client that reconnects may have missed any change."""
+    async def parts(
+        self, wanted: frozenset[str], *, again: bool, may: Permissions = UNRESTRICTED
+    ) -> AsyncGenerator[bytes]:
+        """The events of one stream; a client that reconnects may have missed any change.
+
+        The overview is left out from the moment on at which the client may not see it any more.
+        """
         listener = _Listener(wanted, wanted if again else [OVERVIEW])
         self._open(listener)
         try:
@@ -116,7 +123,13 @@ class EventHub:
                 except TimeoutError:
                     yield b": nothing new\n\n"
                     continue
-                yield b"".join([await self._event(name) for name in listener.take()])
+                told = [
+                    name
+                    for name in listener.take()
+                    if name != OVERVIEW or may.allows(CLUSTER_DESCRIBE)
+                ]
+                if told:
+                    yield b"".join([await self._event(name) for name in told])
         finally:
             self._close(listener)
 
@@ -182,17 +195,29 @@ class EventRoutes:
     def __init__(self, hub: EventHub) -> None:
         self._hub = hub
 
-    @route("GET", "/events", tag=_TAG, polls=True, answers={200: "text/event-stream"}, place=LOCAL)
-    async def events(self, query: EventQuery, request: Request) -> Stream:
+    @route(
+        "GET",
+        "/events",
+        right=within(
+            CLUSTER_DESCRIBE, note="for the overview; that a list has changed is told to all"
+        ),
+        tag=_TAG,
+        polls=True,
+        answers={200: "text/event-stream"},
+        place=LOCAL,
+    )
+    async def events(self, query: EventQuery, request: Request, may: Permissions) -> Stream:
         """Stream server-sent events until the client disconnects.
 
         `overview` has the response of `GET /overview`, every two seconds; `changed` has a `kind`,
         such as `topic` or `group`, when a list of these has changed.
         """
         wanted = _wanted(query.topics)
+        if not may.allows(CLUSTER_DESCRIBE):
+            wanted -= {OVERVIEW}
         self._hub.check_room()
         again = b"last-event-id" in request.headers
-        return Stream(self._hub.parts(wanted, again=again), _TYPE, _HEADERS)
+        return Stream(self._hub.parts(wanted, again=again, may=may), _TYPE, _HEADERS)
 
 
 def _wanted(topics: str | None) -> frozenset[str]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Coordinators,
         ScalingStatus,
     )
+    from goqueue.protocols.http.operations.cluster_shapes import ClusterMetrics
 
 
 def merge_stats(parts: list[Part], _arguments: Arguments) -> Stats:
@@ -45,6 +46,12 @@ def merge_stats(parts: list[Part], _arguments: Arguments) -> Stats:
             for name, topic in first.topics.items()
         },
     )
+
+
+def merge_metrics(parts: list[Part], _arguments: Arguments) -> ClusterMetrics:
+    """Those of each node."""
+    first: ClusterMetrics = parts[0].answer
+    return msgspec.structs.replace(first, nodes=[n for each in parts for n in each.answer.nodes])
 
 
 def merge_compacted(parts: list[Part], _arguments: Arguments) -> CompactAnswer:

@@ -53,6 +53,10 @@ class Version(msgspec.Struct):
     """Version of the server and its runtime."""
 
     version: str
+    commit: Annotated[str, doc("The commit that it was built from.", "4c21639a0aa4")]
+    built: Annotated[
+        str, doc("When it was built; `checkout` for one that runs from its sources.", "checkout")
+    ]
     record_codec: str
     python: str
     event_loop: str

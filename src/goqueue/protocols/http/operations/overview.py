@@ -16,6 +16,7 @@ from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.places import LOCAL, group
 from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.responses import Response, json
+from goqueue.protocols.http.api.rights import DESCRIBE, on_cluster, on_group
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import Milliseconds, doc
 from goqueue.protocols.http.operations.attention import attention
@@ -150,7 +151,14 @@ class OverviewRoutes:
         self._node = node
         self._source = source
 
-    @route("GET", "/overview", tag=_TAG, answers={200: Overview}, place=LOCAL)
+    @route(
+        "GET",
+        "/overview",
+        right=on_cluster(DESCRIBE),
+        tag=_TAG,
+        answers={200: Overview},
+        place=LOCAL,
+    )
     async def overview(self, request: Request) -> Response:
         """The overview page: rates, latency, totals, alerts.
 
@@ -160,7 +168,7 @@ class OverviewRoutes:
             return json(await self._source.part())
         return Response(200, await self._source.read())
 
-    @route("GET", "/groups/{group}/history", tag=_TAG, place=group())
+    @route("GET", "/groups/{group}/history", right=on_group(DESCRIBE), tag=_TAG, place=group())
     async def group(self, path: GroupPath) -> GroupHistory:
         """The history of a group over the last half hour.
 

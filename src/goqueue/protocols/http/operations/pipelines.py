@@ -6,14 +6,17 @@ from typing import Annotated, Final
 
 import msgspec
 
+from goqueue.model.errors import UnknownPipelineError
 from goqueue.model.internal_topics import PIPELINES
 from goqueue.model.limits import MAX_PIPELINE_REPORT_BYTES
 from goqueue.model.pipeline_reports import PipelineFields, PipelineReport
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.places import writer
+from goqueue.protocols.http.api.rights import TOPIC_DESCRIBE, TOPIC_READ, within
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import doc
 from goqueue.protocols.http.operations.operation_shapes import PipelineList, PipelineRemoved
+from goqueue.protocols.permissions import Permissions
 
 _TAG: Final = "pipelines"
 _LONGEST_INTERVAL_MS: Final = 24 * 3600 * 1000
@@ -40,11 +43,12 @@ class PipelineRoutes(BrokerRoutes):
     @route(
         "PUT",
         "/pipelines/{name}",
+        right=within(TOPIC_READ, note="each that the pipeline reads, or stores dead letters in"),
         tag=_TAG,
         max_body_bytes=MAX_PIPELINE_REPORT_BYTES,
         place=writer(PIPELINES),
     )
-    async def put(self, path: PipelinePath, body: PipelineBody) -> PipelineReport:
+    async def put(self, path: PipelinePath, body: PipelineBody, may: Permissions) -> PipelineReport:
         """Report the progress of a pipeline, in place of the last report.
 
         Drivers report every `interval_ms`. A running pipeline without a report for three intervals
@@ -56,20 +60,67 @@ class PipelineRoutes(BrokerRoutes):
                 field="name",
                 expected="the name in the path, or none",
             )
+        if not may.is_open:
+            self._check_own(may, path.name, body)
         return await self._broker.pipelines.put(path.name, body)
 
-    @route("GET", "/pipelines", tag=_TAG, place=writer(PIPELINES))
-    async def list(self) -> PipelineList:
+    def _check_own(self, may: Permissions, name: str, body: PipelineFields | None = None) -> None:
+        """Refuse to report for, or to remove, a pipeline whose topics the client may not read."""
+        reports = [each for each in self._broker.pipelines.all() if each.name == name]
+        for report in (*reports, *(() if body is None else (body,))):
+            for topic in topics_of(report):
+                may.require(TOPIC_READ, topic)
+
+    def _seen(self, may: Permissions, name: str) -> PipelineReport:
+        """A report, if the client may see all its topics; otherwise it is as if there were none."""
+        report = self._broker.pipelines.get(name)
+        if not may.is_open and not _is_visible(may, report):
+            raise UnknownPipelineError(f"no pipeline {name!r} has reported of itself")
+        return report
+
+    @route(
+        "GET",
+        "/pipelines",
+        right=within(TOPIC_DESCRIBE, note="the pipelines of which it covers all topics"),
+        tag=_TAG,
+        place=writer(PIPELINES),
+    )
+    async def list(self, may: Permissions) -> PipelineList:
         """List the pipelines with their newest reports."""
-        return PipelineList(self._broker.pipelines.all())
+        found = self._broker.pipelines.all()
+        return PipelineList([each for each in found if may.is_open or _is_visible(may, each)])
 
-    @route("GET", "/pipelines/{name}", tag=_TAG, place=writer(PIPELINES))
-    async def get(self, path: PipelinePath) -> PipelineReport:
+    @route(
+        "GET",
+        "/pipelines/{name}",
+        right=within(TOPIC_DESCRIBE, note="each that the pipeline reads or writes"),
+        tag=_TAG,
+        place=writer(PIPELINES),
+    )
+    async def get(self, path: PipelinePath, may: Permissions) -> PipelineReport:
         """The newest report of one pipeline."""
-        return self._broker.pipelines.get(path.name)
+        return self._seen(may, path.name)
 
-    @route("DELETE", "/pipelines/{name}", tag=_TAG, place=writer(PIPELINES))
-    async def delete(self, path: PipelinePath) -> PipelineRemoved:
+    @route(
+        "DELETE",
+        "/pipelines/{name}",
+        right=within(TOPIC_READ, note="each that the pipeline reads, or stores dead letters in"),
+        tag=_TAG,
+        place=writer(PIPELINES),
+    )
+    async def delete(self, path: PipelinePath, may: Permissions) -> PipelineRemoved:
         """Remove a pipeline. A running one reappears with its next report."""
+        if not may.is_open:
+            self._check_own(may, path.name)
         await self._broker.pipelines.delete(path.name)
         return PipelineRemoved(path.name)
+
+
+def topics_of(report: PipelineFields) -> set[str]:
+    """The topics that the queries of a pipeline read and write, as far as they say so."""
+    named = {name for query in report.queries for name in query.sources}
+    return named | {query.dead_letters for query in report.queries if query.dead_letters}
+
+
+def _is_visible(may: Permissions, report: PipelineReport) -> bool:
+    return all(may.allows(TOPIC_DESCRIBE, name) for name in topics_of(report))

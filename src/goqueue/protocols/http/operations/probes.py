@@ -17,9 +17,11 @@ from goqueue.protocols.http.api.errors import StoppingError, UnavailableError
 from goqueue.protocols.http.api.places import LOCAL, gather
 from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.responses import Response, json
+from goqueue.protocols.http.api.rights import DESCRIBE, HEALTH, METRICS, on_cluster
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc
-from goqueue.protocols.http.operations.operation_merges import merge_stats
+from goqueue.protocols.http.operations.cluster_shapes import ClusterMetrics, NodeMetrics
+from goqueue.protocols.http.operations.operation_merges import merge_metrics, merge_stats
 from goqueue.protocols.http.operations.operation_shapes import (
     Health,
     Readiness,
@@ -29,6 +31,7 @@ from goqueue.protocols.http.operations.operation_shapes import (
     TopicStats,
     Version,
 )
+from goqueue.runtime.build_info import build_info
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +59,9 @@ class ProbeRoutes:
     def __init__(self, node: ServedNode) -> None:
         self._node = node
 
-    @route("GET", "/health", tag=_HEALTH, answers={200: Health, 503: Health}, place=LOCAL)
+    @route(
+        "GET", "/health", right=HEALTH, tag=_HEALTH, answers={200: Health, 503: Health}, place=LOCAL
+    )
     async def health(self) -> Response:
         """Whether messages can be stored, and the server's time.
 
@@ -69,19 +74,26 @@ class ProbeRoutes:
         answer = Health("ok" if is_well else "failing", broker.clock.now_ms(), clock, storage)
         return json(answer, HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE)
 
-    @route("GET", "/healthz", tag=_HEALTH, place=LOCAL)
+    @route("GET", "/healthz", right=HEALTH, tag=_HEALTH, place=LOCAL)
     async def alive(self) -> Status:
         """Liveness: the event loop responds."""
         return Status("ok")
 
-    @route("GET", "/livez", tag=_HEALTH, place=LOCAL)
+    @route("GET", "/livez", right=HEALTH, tag=_HEALTH, place=LOCAL)
     async def started(self) -> Status:
         """Startup: whether the start has completed."""
         if not self._node.is_started:
             raise StoppingError("the server is starting")
         return Status("ok")
 
-    @route("GET", "/readyz", tag=_HEALTH, answers={200: Readiness, 503: Readiness}, place=LOCAL)
+    @route(
+        "GET",
+        "/readyz",
+        right=HEALTH,
+        tag=_HEALTH,
+        answers={200: Readiness, 503: Readiness},
+        place=LOCAL,
+    )
     async def ready(self, query: ReadyQuery) -> Response:
         """Readiness; with `?verbose=true`, by check."""
         checks = {
@@ -101,21 +113,24 @@ class ProbeRoutes:
             answer.broker = Summary(**self._summary(list(self._node.broker.partitions)))
         return json(answer, HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE)
 
-    @route("GET", "/version", tag=_HEALTH, place=LOCAL)
+    @route("GET", "/version", right=HEALTH, tag=_HEALTH, place=LOCAL)
     async def version(self) -> Version:
         """Version of the server and its runtime."""
         from goqueue.records import IMPLEMENTATION  # noqa: PLC0415 - named where it is used
 
         loop = type(asyncio.get_running_loop())
+        build = build_info()
         return Version(
             version=goqueue.__version__,
+            commit=build.commit,
+            built=build.built,
             record_codec=IMPLEMENTATION,
             python=f"{platform.python_implementation()} {platform.python_version()}",
             event_loop=loop.__module__.partition(".")[0],
             platform=f"{platform.system()} {platform.release()} {platform.machine()}",
         )
 
-    @route("GET", "/stats", tag=_STATS, place=gather(merge_stats))
+    @route("GET", "/stats", right=on_cluster(DESCRIBE), tag=_STATS, place=gather(merge_stats))
     async def stats(self) -> Stats:
         """Totals of all partitions and of each topic."""
         broker = self._node.broker
@@ -147,14 +162,23 @@ class ProbeRoutes:
             "failed_partitions": [str(p.id) for p in broker.partitions if p.failure is not None],
         }
 
-    @route("GET", "/metrics", tag=_STATS, answers={200: "text/plain"}, place=LOCAL)
+    @route("GET", "/metrics", right=METRICS, tag=_STATS, answers={200: "text/plain"}, place=LOCAL)
     async def metrics(self, request: Request) -> Response:
         """Every metric, in the text format that the client prefers."""
+        content_type, body = await self._exposition(request.header(b"accept"))
+        return Response(HTTPStatus.OK, body, content_type)
+
+    @route("GET", "/cluster/metrics", tag=_STATS, right=METRICS, place=gather(merge_metrics))
+    async def cluster_metrics(self) -> ClusterMetrics:
+        """The metrics of every node, for those who can reach one node only."""
+        _, body = await self._exposition("text/plain")
+        return ClusterMetrics([NodeMetrics(self._node.broker.settings.node_id, body.decode())])
+
+    async def _exposition(self, accept: str) -> tuple[str, bytes]:
         if self._node.metrics is None:
             raise UnavailableError("metrics are disabled")
         reading = await self._node.metrics.read_in_turns()
-        content_type, body = await asyncio.to_thread(_as_text, reading, request.header(b"accept"))
-        return Response(HTTPStatus.OK, body, content_type)
+        return await asyncio.to_thread(_as_text, reading, accept)
 
 
 async def storage_check(node: ServedNode) -> str:

@@ -12,6 +12,13 @@ from goqueue.model.limits import MAX_LISTED_TRACES
 from goqueue.protocols.http.api.codecs import Time, time_ms
 from goqueue.protocols.http.api.paths import PartitionPath
 from goqueue.protocols.http.api.places import gather
+from goqueue.protocols.http.api.rights import (
+    DESCRIBE,
+    TOPIC_DESCRIBE,
+    on_cluster,
+    on_topic,
+    within,
+)
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import Offset, doc
 from goqueue.protocols.http.operations.trace_merges import (
@@ -29,6 +36,7 @@ from goqueue.protocols.http.operations.trace_shapes import (
     TraceStatsAnswer,
     TraceSummary,
 )
+from goqueue.protocols.permissions import Permissions
 from goqueue.tracing.context import is_trace_id
 from goqueue.tracing.search import LIMIT, FoundTraces, TraceQuery
 from goqueue.tracing.views import Status, Trace
@@ -87,6 +95,9 @@ class MessagePath(PartitionPath, frozen=True):
     offset: Offset
 
 
+_SEEN: Final = within(TOPIC_DESCRIBE, note="each that the trace names")
+
+
 class TraceRoutes:
     """Traces."""
 
@@ -94,15 +105,16 @@ class TraceRoutes:
         self._traces = broker.traces
         self._tracer = broker.tracer
 
-    @route("GET", "/traces", tag=_TAG, place=gather(merge_traces))
-    async def recent(self, query: RecentQuery) -> TraceList:
+    @route("GET", "/traces", right=_SEEN, tag=_TAG, place=gather(merge_traces))
+    async def recent(self, query: RecentQuery, may: Permissions) -> TraceList:
         """List the traces with the most recent events."""
-        return _listed(await self._traces.search(TraceQuery(limit=query.limit)))
+        return _listed(may, await self._traces.search(TraceQuery(limit=query.limit)))
 
-    @route("GET", "/traces/search", tag=_TAG, place=gather(merge_traces))
-    async def search(self, query: SearchQuery) -> TraceList:
+    @route("GET", "/traces/search", right=_SEEN, tag=_TAG, place=gather(merge_traces))
+    async def search(self, query: SearchQuery, may: Permissions) -> TraceList:
         """Search traces."""
         return _listed(
+            may,
             await self._traces.search(
                 TraceQuery(
                     query.topic,
@@ -115,10 +127,16 @@ class TraceRoutes:
                     _ns(query.max_duration),
                     query.limit,
                 )
-            )
+            ),
         )
 
-    @route("GET", "/traces/stats", tag=_TAG, place=gather(merge_trace_stats))
+    @route(
+        "GET",
+        "/traces/stats",
+        right=on_cluster(DESCRIBE),
+        tag=_TAG,
+        place=gather(merge_trace_stats),
+    )
     async def stats(self) -> TraceStatsAnswer:
         """Statistics of tracing."""
         found = self._traces.stats(len(self._tracer.index))
@@ -133,16 +151,22 @@ class TraceRoutes:
             [ExporterOut(each.name, each.exported, each.dropped) for each in found.exporters],
         )
 
-    @route("GET", "/traces/{id}", tag=_TAG, place=gather(merge_trace, UnknownTraceError))
-    async def show(self, path: TracePath) -> TraceOut:
+    @route(
+        "GET", "/traces/{id}", right=_SEEN, tag=_TAG, place=gather(merge_trace, UnknownTraceError)
+    )
+    async def show(self, path: TracePath, may: Permissions) -> TraceOut:
         """Describe a trace."""
         if not is_trace_id(path.id):
             raise UnknownTraceError("a trace has an id of 32 hexadecimal digits")
-        return _shown(await self._traces.get(path.id))
+        trace = await self._traces.get(path.id)
+        if not may.is_open and not _is_visible(may, trace):
+            raise UnknownTraceError(f"there is no trace {path.id!r} that may be seen")
+        return _shown(trace)
 
     @route(
         "GET",
         "/topics/{topic}/partitions/{partition}/messages/{offset}/trace",
+        right=on_topic(DESCRIBE),
         tag=_TAG,
         place=gather(merge_trace, UnknownTraceError),
     )
@@ -165,7 +189,12 @@ def _status(wanted: str | None) -> Status | None:
     return Status.FAILED if wanted == "error" else Status(wanted)
 
 
-def _listed(found: FoundTraces) -> TraceList:
+def _is_visible(may: Permissions, trace: Trace) -> bool:
+    topics = {each.topic for each in trace.spans if each.topic}
+    return bool(topics) and all(may.allows(TOPIC_DESCRIBE, name) for name in topics)
+
+
+def _listed(may: Permissions, found: FoundTraces) -> TraceList:
     summaries = [
         TraceSummary(
             trace.trace_id,
@@ -179,6 +208,7 @@ def _listed(found: FoundTraces) -> TraceList:
             len(trace.spans),
         )
         for trace in found.traces
+        if may.is_open or _is_visible(may, trace)
     ]
     return TraceList(summaries, found.is_complete)
 

@@ -5,11 +5,22 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.model.errors import TopicError
+from goqueue.model.errors import TopicError, UnknownRedriveError
 from goqueue.protocols.http.api.codecs import Encoding, time_ms, to_bytes
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import PartitionPath, TopicPath
 from goqueue.protocols.http.api.places import group_named
+from goqueue.protocols.http.api.rights import (
+    CLUSTER_ALTER,
+    DELETE,
+    READ,
+    TOPIC_READ,
+    TOPIC_WRITE,
+    WRITE,
+    all_of,
+    on_topic,
+    within,
+)
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import Offset
 from goqueue.protocols.http.limits import MAX_OFFSET_RANGES
@@ -34,11 +45,13 @@ from goqueue.protocols.http.queues.dead_letter_shapes import (
     RedrivePath,
     RefusedLine,
 )
+from goqueue.protocols.permissions import Permissions
 from goqueue.queues.dead_letters.letters import Letter, LetterFilter
 from goqueue.queues.dead_letters.redrive_engine import Redrive, RedriveRequest
 from goqueue.queues.delivery.group import REDRIVE_GROUP
 
 if TYPE_CHECKING:
+    from goqueue.access.rights import Right
     from goqueue.broker.broker import Broker
 
 PREVIEW_BYTES: Final = 200
@@ -55,6 +68,15 @@ class LetterPath(PartitionPath, frozen=True):
     offset: Offset
 
 
+_OF_TOPIC: Final = within(TOPIC_READ, note="the original topic")
+_REDRIVEN: Final = all_of(
+    on_topic(READ),
+    on_topic(READ, "body.letters_in"),
+    within(TOPIC_WRITE, note="the topic that letters go to"),
+    within(CLUSTER_ALTER, note="instead of it with `to_source`"),
+)
+
+
 class DeadLetterRoutes:
     """Dead letters."""
 
@@ -63,11 +85,17 @@ class DeadLetterRoutes:
         self._letters = broker.letters
         self._redrives = broker.redrives
 
-    @route("GET", "/dlq", tag=_TAG, place=_PLACE)
-    async def list_boxes(self) -> BoxList:
+    @route(
+        "GET",
+        "/dlq",
+        right=within(TOPIC_READ, note="the topics that it covers"),
+        tag=_TAG,
+        place=_PLACE,
+    )
+    async def list_boxes(self, may: Permissions) -> BoxList:
         """List dead-letter queues with their letter counts."""
         found = []
-        for source in self._letters.sources():
+        for source in may.visible(TOPIC_READ, self._letters.sources(), str):
             box = self._letters.topic(source)
             if box is not None:
                 total = await self._letters.count(source)
@@ -75,7 +103,7 @@ class DeadLetterRoutes:
                 found.append(BoxLine(source, box.name, total, newest))
         return BoxList(found)
 
-    @route("GET", "/topics/{topic}/dlq", tag=_TAG, place=_PLACE)
+    @route("GET", "/topics/{topic}/dlq", right=on_topic(READ), tag=_TAG, place=_PLACE)
     async def list_letters(self, path: TopicPath, query: LettersQuery) -> LetterList:
         """List the dead letters of a topic that have not been redriven."""
         box = self._letters.topic(path.topic)
@@ -102,6 +130,7 @@ class DeadLetterRoutes:
     @route(
         "GET",
         "/topics/{topic}/dlq/{partition}/{offset}",
+        right=on_topic(READ),
         tag=_TAG,
         place=_PLACE,
     )
@@ -118,7 +147,7 @@ class DeadLetterRoutes:
             is_redriven=self._letters.is_redriven(partition, letter),
         )
 
-    @route("DELETE", "/topics/{topic}/dlq", tag=_TAG, place=_PLACE)
+    @route("DELETE", "/topics/{topic}/dlq", right=on_topic(DELETE), tag=_TAG, place=_PLACE)
     async def purge(self, path: TopicPath, query: PurgeQuery) -> Purged:
         """Delete all dead letters of a topic; requires `confirm=true`."""
         if not query.confirm:
@@ -133,16 +162,21 @@ class DeadLetterRoutes:
     @route(
         "POST",
         "/topics/{topic}/dlq/redrive",
+        right=_REDRIVEN,
         tag=_TAG,
         status=202,
         place=_PLACE,
     )
-    async def redrive(self, path: TopicPath, body: RedriveBody) -> RedriveAnswer:
+    async def redrive(self, path: TopicPath, body: RedriveBody, may: Permissions) -> RedriveAnswer:
         """Redrive dead letters to their original topic or to another one.
 
         The redrive runs in the background: see `GET /redrives/{id}`. A redriven letter is no longer
         listed, and is not redriven again.
         """
+        if body.to_source:
+            may.require(CLUSTER_ALTER)  # the letters themselves say where they go
+        elif not may.is_open:
+            may.require(TOPIC_WRITE, body.to or path.topic)
         request = RedriveRequest(
             path.topic,
             body.to,
@@ -163,7 +197,13 @@ class DeadLetterRoutes:
             await asyncio.wait([redrive.task], timeout=_DRY_RUN_S)
         return self._answer(redrive)
 
-    @route("GET", "/topics/{topic}/redriven/{partition}", tag=_TAG, place=_PLACE)
+    @route(
+        "GET",
+        "/topics/{topic}/redriven/{partition}",
+        right=all_of(on_topic(READ), on_topic(READ, "query.letters_in")),
+        tag=_TAG,
+        place=_PLACE,
+    )
     async def list_moved(self, path: PartitionPath, query: MovedQuery) -> MovedAnswer:
         """List the redriven letters of a partition of the dead-letter topic."""
         partition = self._letters.partition(path.topic, path.partition, query.letters_in)
@@ -171,27 +211,48 @@ class DeadLetterRoutes:
         following = found[-1][1] if len(found) >= MAX_OFFSET_RANGES else None
         return MovedAnswer(path.topic, path.partition, [*map(list, found)], following)
 
-    @route("POST", "/topics/{topic}/redriven/{partition}", tag=_TAG, place=_PLACE)
+    @route(
+        "POST",
+        "/topics/{topic}/redriven/{partition}",
+        right=all_of(on_topic(READ), on_topic(WRITE), on_topic(READ, "body.letters_in")),
+        tag=_TAG,
+        place=_PLACE,
+    )
     async def note_moved(self, path: PartitionPath, body: MovedBody) -> Noted:
         """Record letters as redriven by other means; they are not listed or redriven again."""
         partition = self._letters.partition(path.topic, path.partition, body.letters_in)
         noted = await self._redrives.note_moved(path.topic, partition, body.ranges)
         return Noted(path.topic, path.partition, noted)
 
-    @route("GET", "/redrives", tag=_TAG, place=_PLACE)
-    async def list_redrives(self) -> RedriveList:
+    @route("GET", "/redrives", right=_OF_TOPIC, tag=_TAG, place=_PLACE)
+    async def list_redrives(self, may: Permissions) -> RedriveList:
         """List recent redrives."""
-        return RedriveList([self._answer(each) for each in self._redrives])
+        seen = may.visible(TOPIC_READ, self._redrives, lambda each: each.request.topic)
+        return RedriveList([self._answer(each) for each in seen])
 
-    @route("GET", "/redrives/{id}", tag=_TAG, place=_PLACE)
-    async def progress(self, path: RedrivePath) -> RedriveAnswer:
+    @route("GET", "/redrives/{id}", right=_OF_TOPIC, tag=_TAG, place=_PLACE)
+    async def progress(self, path: RedrivePath, may: Permissions) -> RedriveAnswer:
         """Describe a redrive."""
-        return self._answer(self._redrives.get(path.id))
+        return self._answer(self._seen(may, TOPIC_READ, path.id))
 
-    @route("DELETE", "/redrives/{id}", tag=_TAG, place=_PLACE)
-    async def cancel(self, path: RedrivePath) -> RedriveAnswer:
+    @route(
+        "DELETE",
+        "/redrives/{id}",
+        right=within(TOPIC_WRITE, note="the original topic"),
+        tag=_TAG,
+        place=_PLACE,
+    )
+    async def cancel(self, path: RedrivePath, may: Permissions) -> RedriveAnswer:
         """Cancel a redrive; letters that were redriven stay redriven."""
+        self._seen(may, TOPIC_WRITE, path.id)
         return self._answer(await self._redrives.cancel(path.id))
+
+    def _seen(self, may: Permissions, right: Right, redrive_id: int) -> Redrive:
+        """A redrive, if the client has the right on its topic; otherwise as if there were none."""
+        redrive = self._redrives.get(redrive_id)
+        if not may.allows(right, redrive.request.topic):
+            raise UnknownRedriveError(f"there is no redrive {redrive_id} that may be seen")
+        return redrive
 
     def _answer(self, redrive: Redrive) -> RedriveAnswer:
         request = redrive.request

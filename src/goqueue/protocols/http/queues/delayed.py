@@ -9,6 +9,7 @@ import msgspec
 from goqueue.protocols.http.api.merging import total
 from goqueue.protocols.http.api.paths import PartitionPath, TopicPath
 from goqueue.protocols.http.api.places import gather, pages, unit
+from goqueue.protocols.http.api.rights import DESCRIBE, READ, WRITE, on_cluster, on_topic
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import Offset, doc
 from goqueue.protocols.http.messages.message_shapes import (
@@ -63,14 +64,22 @@ class DelayedRoutes:
     def __init__(self, broker: Broker) -> None:
         self._delays = broker.delays
 
-    @route("GET", "/topics/{topic}/delayed", tag=_TAG, place=pages("messages"))
+    @route(
+        "GET", "/topics/{topic}/delayed", right=on_topic(READ), tag=_TAG, place=pages("messages")
+    )
     async def list_pending(self, path: TopicPath, query: DelayedQuery) -> DelayedList:
         """List the pending delayed messages of a topic."""
         found = await self._delays.list(path.topic, query.limit, query.skip)
         total = self._delays.stats().pending_by_topic.get(path.topic, 0)
         return DelayedList(path.topic, total, [DelayedOut(**_fields(each)) for each in found])
 
-    @route("GET", "/topics/{topic}/delayed/{offset}", tag=_TAG, place=unit("path.offset"))
+    @route(
+        "GET",
+        "/topics/{topic}/delayed/{offset}",
+        right=on_topic(READ),
+        tag=_TAG,
+        place=unit("path.offset"),
+    )
     async def show(self, path: DelayedPath) -> DelayedOut:
         """Describe a delayed message and its state."""
         return DelayedOut(**_fields(await self._delays.get(path.topic, path.offset)))
@@ -78,6 +87,7 @@ class DelayedRoutes:
     @route(
         "DELETE",
         "/topics/{topic}/delayed/{partition}/{offset}",
+        right=on_topic(WRITE),
         tag=_TAG,
         place=unit("path.offset"),
     )
@@ -86,7 +96,7 @@ class DelayedRoutes:
         cancelled = await self._delays.cancel(path.topic, path.partition, path.offset)
         return DelayedOut(**_fields(cancelled))
 
-    @route("GET", "/delay/stats", tag="statistics", place=gather(total))
+    @route("GET", "/delay/stats", right=on_cluster(DESCRIBE), tag="statistics", place=gather(total))
     async def stats(self) -> DelayStatsAnswer:
         """Counts of delayed messages, and of the timing wheel."""
         found = self._delays.stats()
@@ -108,7 +118,13 @@ class DelayedRoutes:
             ),
         )
 
-    @route("GET", "/delay/timeline", tag="statistics", place=gather(merge_timelines))
+    @route(
+        "GET",
+        "/delay/timeline",
+        right=on_cluster(DESCRIBE),
+        tag="statistics",
+        place=gather(merge_timelines),
+    )
     async def timeline(self, query: TimelineQuery) -> TimelineAnswer:
         """Number of delayed messages by due time."""
         return TimelineAnswer(*await self._delays.timeline(query.buckets))

@@ -9,6 +9,13 @@ import msgspec
 from goqueue.insight.group_views import is_listed
 from goqueue.protocols.http.api.merging import total
 from goqueue.protocols.http.api.places import gather, group
+from goqueue.protocols.http.api.rights import (
+    DESCRIBE,
+    GROUP_DESCRIBE,
+    TOPIC_DESCRIBE,
+    on_cluster,
+    within,
+)
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import LANES, GroupName, TopicName, doc
 from goqueue.protocols.http.queues.queue_merges import merge_priorities
@@ -23,6 +30,7 @@ from goqueue.protocols.http.queues.queue_stats_shapes import (
     Verdicts,
     Visibility,
 )
+from goqueue.protocols.permissions import Permissions
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.views import LaneView, lane_views, queue_views
 
@@ -46,7 +54,7 @@ class PriorityQuery(msgspec.Struct, forbid_unknown_fields=True):
 class QueueStatsRoutes(BrokerRoutes):
     """Statistics of queue groups."""
 
-    @route("GET", "/reliability/stats", tag=_TAG, place=gather(total))
+    @route("GET", "/reliability/stats", right=on_cluster(DESCRIBE), tag=_TAG, place=gather(total))
     async def reliability(self) -> ReliabilityStats:
         """Delivery counts of queue groups, in total and by group."""
         groups = {each.group_id: each for each in self._broker.queues if is_listed(each)}
@@ -64,27 +72,31 @@ class QueueStatsRoutes(BrokerRoutes):
     @route(
         "GET",
         "/priority/stats",
+        right=within(GROUP_DESCRIBE, TOPIC_DESCRIBE, note="the groups and topics that they cover"),
         tag=_TAG,
         place=group("query.group", otherwise=gather(merge_priorities)),
     )
-    async def priorities(self, query: PriorityQuery) -> PriorityStats:
+    async def priorities(self, query: PriorityQuery, may: Permissions) -> PriorityStats:
         """Lanes of queue groups: deliveries, weights and waiting messages."""
         if query.topic is not None:
+            may.require(TOPIC_DESCRIBE, query.topic)
             self._broker.topics.catalogue.topic(query.topic)
         if query.group is not None:
+            may.require(GROUP_DESCRIBE, query.group)
             chosen = [self._broker.queues.group(query.group)]
         else:
-            chosen = sorted(self._broker.queues, key=lambda each: each.group_id)
+            seen = may.visible(GROUP_DESCRIBE, self._broker.queues, lambda each: each.group_id)
+            chosen = sorted(seen, key=lambda each: each.group_id)
         return PriorityStats(
             LANES,
             {
-                group.group_id: await self._lanes(group, query.topic)
+                group.group_id: await self._lanes(may, group, query.topic)
                 for group in chosen
                 if is_listed(group)
             },
         )
 
-    async def _lanes(self, group: QueueGroup, topic: str | None) -> GroupLanes:
+    async def _lanes(self, may: Permissions, group: QueueGroup, topic: str | None) -> GroupLanes:
         settings, stats = group.settings, group.lane_stats()
         rates: Sequence[float | None] = self._broker.history.lanes_per_s(group) or (
             [None] * len(stats)
@@ -96,7 +108,7 @@ class QueueStatsRoutes(BrokerRoutes):
         topics: dict[str, dict[int, dict[str, PartitionLane]]] = {}
         for view in queue_views(self._broker.queues, group):
             name, number = view.partition.id
-            if topic not in {None, name}:
+            if topic not in {None, name} or not may.allows(TOPIC_DESCRIBE, name):
                 continue
             found = topics.setdefault(name, {})[number] = {}
             for label, lane in zip(LANES, lane_views(view), strict=True):

@@ -6,18 +6,25 @@ Every path is there twice: as Confluent has it, and under `/schemas`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 
 import msgspec
 
+from goqueue.model.errors import (
+    SchemaNotFoundError,
+    SchemaVersionNotFoundError,
+    SubjectNotFoundError,
+)
 from goqueue.model.internal_topics import SCHEMAS
 from goqueue.protocols.http.api.places import writer
-from goqueue.protocols.http.api.requests import Request  # noqa: TC001 - the router reads it
+from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.responses import Response
+from goqueue.protocols.http.api.rights import DELETE, DESCRIBE, WRITE
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc
 from goqueue.protocols.http.schemas.dialect import REGISTRY, REGISTRY_JSON
+from goqueue.protocols.http.schemas.rights import LISTED, on_subject, visible_subjects
 from goqueue.protocols.http.schemas.schema_shapes import (
     Deleted,
     Form,
@@ -34,6 +41,7 @@ from goqueue.protocols.http.schemas.schema_shapes import (
     version_of,
     version_out,
 )
+from goqueue.protocols.permissions import Permissions
 from goqueue.schemas import removing
 from goqueue.schemas.contexts import subject_of
 from goqueue.schemas.model import SchemaType
@@ -44,6 +52,7 @@ if TYPE_CHECKING:
 
 TAG: Final = "schemas"
 BODY_BYTES: Final = 4 << 20
+_MISSING: Final = (SchemaNotFoundError, SchemaVersionNotFoundError, SubjectNotFoundError)
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -58,11 +67,29 @@ def registry(method: str, path: str, **options: Any) -> Callable[[_F], _F]:
     }
 
     def declare(function: _F) -> _F:
+        if method == "GET":
+            function = _surely(function)
         if not path.startswith("/schemas"):
             function = route(method, f"/schemas{path}", **options)(function)
         return route(method, path, **options)(function)
 
     return declare
+
+
+def _surely(function: _F) -> _F:
+    """A question whose answer is that something is not there only if that is certain."""
+
+    @wraps(function)
+    async def ask(routes: Any, *asked: Any, **more: Any) -> Any:
+        generation = routes.schemas.registry.generation
+        try:
+            return await function(routes, *asked, **more)
+        except _MISSING:
+            if not await routes.schemas.may_be_stale(generation):
+                raise
+        return await function(routes, *asked, **more)
+
+    return cast("_F", ask)
 
 
 def default_type(request: Request) -> SchemaType:
@@ -153,23 +180,23 @@ class SubjectRoutes:
     """Subjects and their versions."""
 
     def __init__(self, broker: Broker) -> None:
-        self._schemas = broker.schemas
+        self.schemas = broker.schemas
 
     @property
     def _registry(self) -> Registry:
-        return self._schemas.registry
+        return self.schemas.registry
 
-    @registry("GET", "/subjects")
-    async def list_all(self, query: ListSubjects) -> list[str]:
+    @registry("GET", "/subjects", right=LISTED)
+    async def list_all(self, query: ListSubjects, may: Permissions) -> list[str]:
         """The names of all subjects."""
         found = []
         for name, versions in self._registry.contexts.subjects(query.subject_prefix):
             living = any(not each.is_deleted for each in versions.values())
             if not living if query.deleted_only else living or query.deleted:
                 found.append(name)
-        return page(sorted(found), query.offset, query.limit)
+        return page(sorted(visible_subjects(may, found)), query.offset, query.limit)
 
-    @registry("POST", "/subjects/{subject}")
+    @registry("POST", "/subjects/{subject}", right=on_subject(DESCRIBE))
     async def look_up(
         self, path: SubjectPath, query: LookupQuery, body: SchemaIn, request: Request
     ) -> VersionOut:
@@ -182,16 +209,16 @@ class SubjectRoutes:
             )
             return _formatted(found, query.format, known)
 
-        return await self._schemas.ask(find)
+        return await self.schemas.ask(find)
 
-    @registry("DELETE", "/subjects/{subject}")
+    @registry("DELETE", "/subjects/{subject}", right=on_subject(DELETE))
     async def delete(self, path: SubjectPath, query: DeleteQuery) -> list[int]:
         """Delete all versions of a subject; returns their numbers."""
-        return await self._schemas.change(
+        return await self.schemas.change(
             partial(removing.delete_subject, subject=path.name, permanent=query.permanent)
         )
 
-    @registry("GET", "/subjects/{subject}/versions")
+    @registry("GET", "/subjects/{subject}/versions", right=on_subject(DESCRIBE))
     async def versions(self, path: SubjectPath, query: ListVersions) -> list[int]:
         """The numbers of a subject's versions."""
         found = self._registry.versions(path.name, deleted=query.deleted or query.deleted_only)
@@ -202,7 +229,7 @@ class SubjectRoutes:
         ]
         return page(numbers, query.offset, query.limit)
 
-    @registry("POST", "/subjects/{subject}/versions")
+    @registry("POST", "/subjects/{subject}/versions", right=on_subject(WRITE))
     async def register(
         self, path: SubjectPath, query: RegisterQuery, body: SchemaIn, request: Request
     ) -> Registered:
@@ -211,7 +238,7 @@ class SubjectRoutes:
         It must be compatible with earlier versions, by the level of the subject.
         """
         schema = schema_of(body, default_type(request))
-        found = await self._schemas.change(
+        found = await self.schemas.change(
             lambda known: known.register(
                 path.name,
                 schema,
@@ -222,25 +249,34 @@ class SubjectRoutes:
         )
         return Registered(found.id, found.version.number, str(found.schema.guid))
 
-    @registry("GET", "/subjects/{subject}/versions/{version}")
+    @registry("GET", "/subjects/{subject}/versions/{version}", right=on_subject(DESCRIBE))
     async def version(self, path: VersionPath, query: ReadVersion) -> VersionOut:
         """One version of a subject, with its schema."""
         number = version_of(path.version)
         if not query.format:
             return version_out(self._registry.version(path.name, number, deleted=query.deleted))
-        return await self._schemas.ask(
+        return await self.schemas.ask(
             lambda known: _formatted(
                 known.version(path.name, number, deleted=query.deleted), query.format, known
             )
         )
 
-    @registry("GET", "/subjects/{subject}/versions/{version}/schema", answers={200: REGISTRY_JSON})
+    @registry(
+        "GET",
+        "/subjects/{subject}/versions/{version}/schema",
+        right=on_subject(DESCRIBE),
+        answers={200: REGISTRY_JSON},
+    )
     async def text(self, path: VersionPath, query: ReadVersion) -> Response:
         """The text of the schema of a version."""
         found = await self.version(path, query)
         return Response(200, found.schema.encode(), REGISTRY_JSON)
 
-    @registry("GET", "/subjects/{subject}/versions/{version}/referencedby")
+    @registry(
+        "GET",
+        "/subjects/{subject}/versions/{version}/referencedby",
+        right=on_subject(DESCRIBE),
+    )
     async def referenced_by(self, path: VersionPath, query: ReferrersQuery) -> list[int]:
         """The ids of schemas that refer to a version."""
         found = self._registry.version(path.name, version_of(path.version), deleted=True)
@@ -249,11 +285,11 @@ class SubjectRoutes:
         )
         return page(ids, query.offset, query.limit)
 
-    @registry("DELETE", "/subjects/{subject}/versions/{version}")
+    @registry("DELETE", "/subjects/{subject}/versions/{version}", right=on_subject(DELETE))
     async def delete_version(self, path: VersionPath, query: DeleteQuery) -> int:
         """Delete a version; returns its number."""
         number = version_of(path.version)
-        return await self._schemas.change(
+        return await self.schemas.change(
             lambda known: removing.delete_version(
                 known, path.name, number, permanent=query.permanent
             )
@@ -261,14 +297,18 @@ class SubjectRoutes:
 
     # --- Compatibility ---------------------------------------------------------------------------
 
-    @registry("POST", "/compatibility/subjects/{subject}/versions/{version}")
+    @registry(
+        "POST",
+        "/compatibility/subjects/{subject}/versions/{version}",
+        right=on_subject(DESCRIBE),
+    )
     async def check(
         self, path: VersionPath, query: CheckQuery, body: SchemaIn, request: Request
     ) -> Verdict:
         """Whether a schema is compatible with one version, by the subject's level."""
         return await self._check(path.name, version_of(path.version), query, body, request)
 
-    @registry("POST", "/compatibility/subjects/{subject}/versions")
+    @registry("POST", "/compatibility/subjects/{subject}/versions", right=on_subject(DESCRIBE))
     async def check_all(
         self, path: SubjectPath, query: CheckQuery, body: SchemaIn, request: Request
     ) -> Verdict:
@@ -279,7 +319,7 @@ class SubjectRoutes:
         self, subject: str, number: int | None, query: CheckQuery, body: SchemaIn, request: Request
     ) -> Verdict:
         schema = schema_of(body, default_type(request))
-        problems = await self._schemas.ask(
+        problems = await self.schemas.ask(
             lambda known: known.compatibility(subject, schema, number, normalise=query.normalize)
         )
         return Verdict(not problems, problems if query.verbose else [])

@@ -124,6 +124,9 @@ class RequestReader:
         request = exchange.request
         request.method = self._parser.get_method().decode("latin-1")
         request.client_host = self._owner.client_host
+        if self._settings.client_of is not None:
+            forwarded = request.header(b"x-forwarded-for")
+            request.client_host = self._settings.client_of(request.client_host, forwarded)
         if not request.target.startswith((b"/", b"*")):
             request.target = relative_target(request.target)
         request.request_id = self._service.app.request_id(request.headers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 
 import msgspec
 
@@ -20,6 +21,9 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Names of this server beside `localhost` and addresses; a request for another name: 403."""
     origins: tuple[str, ...] = ()
     """Sites whose pages may call, beside this server's own pages; those of others get 403."""
+
+    client_of: Callable[[str, str], str] | None = None
+    """A client's address by that of its connection and `X-Forwarded-For`; None: the former."""
 
     max_connections: int = 1000
     """One more takes the place of the one that has waited longest for its client. It is answered

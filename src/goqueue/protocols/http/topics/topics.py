@@ -11,6 +11,18 @@ from goqueue.model.limits import MAX_TOPIC_PARTITIONS
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import TopicPath
 from goqueue.protocols.http.api.places import LOCAL
+from goqueue.protocols.http.api.rights import (
+    ALTER,
+    ALTER_CONFIGS,
+    CLUSTER_CREATE,
+    DELETE,
+    DESCRIBE,
+    DESCRIBE_CONFIGS,
+    TOPIC_CREATE,
+    TOPIC_DESCRIBE,
+    on_topic,
+    within,
+)
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import TopicName, doc
 from goqueue.protocols.http.topics.topic_shapes import (
@@ -22,6 +34,7 @@ from goqueue.protocols.http.topics.topic_shapes import (
     TopicList,
     TopicSettingsAnswer,
 )
+from goqueue.protocols.permissions import Permissions
 from goqueue.topics.replica_assignments import Replication, check_assignments, check_factor
 from goqueue.topics.setting_table import LISTED
 
@@ -102,9 +115,18 @@ _UNKNOWN: Final = -1
 class TopicRoutes(BrokerRoutes):
     """Topics."""
 
-    @route("POST", "/topics", tag=_TAG, status=201, place=LOCAL)
-    async def create(self, body: CreateTopic) -> TopicInfo:
+    @route(
+        "POST",
+        "/topics",
+        right=within(CLUSTER_CREATE, TOPIC_CREATE),
+        tag=_TAG,
+        status=201,
+        place=LOCAL,
+    )
+    async def create(self, body: CreateTopic, may: Permissions) -> TopicInfo:
         """Create a topic."""
+        if not may.allows(CLUSTER_CREATE):
+            may.require(TOPIC_CREATE, body.name)
         settings = {name: text_of(value) for name, value in body.settings.items()}
         if body.retention_hours is not None:
             if "retention.ms" in settings:
@@ -130,21 +152,30 @@ class TopicRoutes(BrokerRoutes):
         if broker.facts.is_cluster:
             await broker.topic_changes.opened(topic)
 
-    @route("GET", "/topics", tag=_TAG, place=LOCAL)
-    async def list_all(self, query: ListTopics) -> TopicList:
+    @route(
+        "GET",
+        "/topics",
+        right=within(TOPIC_DESCRIBE, note="the topics that it covers"),
+        tag=_TAG,
+        place=LOCAL,
+    )
+    async def list_all(self, query: ListTopics, may: Permissions) -> TopicList:
         """List the topics."""
-        topics = self._broker.topics.catalogue.by_name.values()
+        known = self._broker.topics.catalogue.by_name.values()
+        topics = may.visible(TOPIC_DESCRIBE, known, lambda topic: topic.name)
         found = sorted(topic.name for topic in topics if query.internal or not topic.is_internal)
         if not query.details:
             return TopicList(found)
         return TopicList(found, [self._known_info(name) for name in found])
 
-    @route("GET", "/topics/{topic}", tag=_TAG, place=LOCAL)
+    @route("GET", "/topics/{topic}", right=on_topic(DESCRIBE), tag=_TAG, place=LOCAL)
     async def describe(self, path: TopicPath) -> TopicInfo:
         """Describe a topic: partitions, watermarks, settings."""
         return await self._exact_info(path.topic)
 
-    @route("GET", "/topics/{topic}/settings", tag=_TAG, place=LOCAL)
+    @route(
+        "GET", "/topics/{topic}/settings", right=on_topic(DESCRIBE_CONFIGS), tag=_TAG, place=LOCAL
+    )
     async def settings(self, path: TopicPath) -> TopicSettingsAnswer:
         """List the settings of a topic with their values and sources."""
         settings = self._broker.topics.catalogue.topic(path.topic).settings
@@ -163,7 +194,7 @@ class TopicRoutes(BrokerRoutes):
             ],
         )
 
-    @route("PATCH", "/topics/{topic}", tag=_TAG, place=LOCAL)
+    @route("PATCH", "/topics/{topic}", right=on_topic(ALTER_CONFIGS), tag=_TAG, place=LOCAL)
     async def change(self, path: TopicPath, body: PatchTopic) -> TopicInfo:
         """Change some settings of a topic."""
         current = self._broker.topics.catalogue.topic(path.topic).settings.overrides
@@ -172,26 +203,28 @@ class TopicRoutes(BrokerRoutes):
         await self._broker.configure_topic(path.topic, kept)
         return await self._exact_info(path.topic)
 
-    @route("PUT", "/topics/{topic}", tag=_TAG, place=LOCAL)
+    @route("PUT", "/topics/{topic}", right=on_topic(ALTER_CONFIGS), tag=_TAG, place=LOCAL)
     async def configure(self, path: TopicPath, body: PutTopic) -> TopicInfo:
         """Replace all settings of a topic; omitted ones are reset to their defaults."""
         settings = {name: text_of(value) for name, value in body.settings.items()}
         await self._broker.configure_topic(path.topic, settings)
         return await self._exact_info(path.topic)
 
-    @route("DELETE", "/topics/{topic}", tag=_TAG, place=LOCAL)
+    @route("DELETE", "/topics/{topic}", right=on_topic(DELETE), tag=_TAG, place=LOCAL)
     async def delete(self, path: TopicPath) -> Deleted:
         """Delete a topic with its messages and its committed offsets."""
         await self._broker.delete_topic(path.topic)
         return Deleted(path.topic)
 
-    @route("GET", "/topics/{topic}/partitions", tag=_TAG, place=LOCAL)
+    @route("GET", "/topics/{topic}/partitions", right=on_topic(DESCRIBE), tag=_TAG, place=LOCAL)
     async def partitions(self, path: TopicPath) -> PartitionList:
         """The partitions of a topic."""
         return PartitionList(path.topic, (await self._exact_info(path.topic)).partitions)
 
-    @route("POST", "/topics/{topic}/partitions", tag=_TAG, place=LOCAL)
-    @route("POST", "/admin/topics/{topic}/partitions", tag="admin", place=LOCAL)
+    @route("POST", "/topics/{topic}/partitions", right=on_topic(ALTER), tag=_TAG, place=LOCAL)
+    @route(
+        "POST", "/admin/topics/{topic}/partitions", right=on_topic(ALTER), tag="admin", place=LOCAL
+    )
     async def grow(self, path: TopicPath, body: GrowTopic) -> TopicInfo:
         """Add partitions to a topic.
 

@@ -8,6 +8,7 @@ import msgspec
 
 from goqueue.model.limits import MAX_SERIES_TRANSACTIONS
 from goqueue.protocols.http.api.places import transaction
+from goqueue.protocols.http.api.rights import ID_WRITE, WRITE, on_transactional_id, within
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc
 from goqueue.protocols.http.transactions.transaction_shapes import (
@@ -15,6 +16,7 @@ from goqueue.protocols.http.transactions.transaction_shapes import (
     ProducerId,
     TransactionalId,
 )
+from goqueue.protocols.permissions import Permissions
 from goqueue.transactions.messages import Identity
 from goqueue.transactions.series import Member, TogetherRequest
 
@@ -92,16 +94,21 @@ class AtomicCommitRoutes:
     @route(
         "POST",
         "/transactions/commit-together",
+        right=within(ID_WRITE, note="each member"),
         tag=_TAG,
         max_body_bytes=_BODY_BYTES,
         place=transaction("body.series"),
     )
-    async def commit_together(self, body: AtomicCommitBody) -> AtomicCommitAnswer:
+    async def commit_together(self, body: AtomicCommitBody, may: Permissions) -> AtomicCommitAnswer:
         """Commit the transactions of a batch in one decision, once.
 
         A repeated request, or one for an earlier batch, commits nothing more. Other open
         transactions of the series are aborted.
         """
+        for each in body.members:
+            may.require(ID_WRITE, each.transactional_id)
+        if not body.members:
+            may.require(ID_WRITE, body.series)
         members = tuple(
             Member(each.transactional_id, Identity(each.producer_id, each.epoch))
             for each in body.members
@@ -113,7 +120,13 @@ class AtomicCommitRoutes:
         )
         return AtomicCommitAnswer(body.series, body.number, is_new)
 
-    @route("POST", "/transactions/abort-together", tag=_TAG, place=transaction("body.series"))
+    @route(
+        "POST",
+        "/transactions/abort-together",
+        right=on_transactional_id(WRITE, "body.series"),
+        tag=_TAG,
+        place=transaction("body.series"),
+    )
     async def abort_together(self, body: AtomicAbortBody) -> AtomicCommitAnswer:
         """Abort the open transactions of the series; no effect if the batch was committed."""
         await self._transactions.abort_together(

@@ -12,6 +12,19 @@ from goqueue.protocols.http.api.codecs import to_bytes
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.merging import total
 from goqueue.protocols.http.api.places import gather, group, transaction
+from goqueue.protocols.http.api.rights import (
+    DESCRIBE,
+    ID_DESCRIBE,
+    ID_WRITE,
+    IDEMPOTENT_WRITE,
+    READ,
+    WRITE,
+    all_of,
+    on_cluster,
+    on_group,
+    on_topic,
+    within,
+)
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.transactions.transaction_merges import merge_transactions
 from goqueue.protocols.http.transactions.transaction_shapes import (
@@ -33,6 +46,7 @@ from goqueue.protocols.http.transactions.transaction_shapes import (
     TransactionPublished,
     TransactionStats,
 )
+from goqueue.protocols.permissions import Permissions
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.transactions.messages import Identity, InitRequest, TransactionFilter, TransactionView
 from goqueue.transactions.states import TransactionState
@@ -45,6 +59,13 @@ _TAG: Final = "transactions"
 _PLACE: Final = transaction("body.transactional_id", "body.producer_id")
 
 
+_OWN: Final = within(ID_WRITE, note="of the producer")
+_INITIALISED: Final = all_of(
+    within(ID_WRITE, note="of the producer, if it has one"),
+    within(IDEMPOTENT_WRITE, note="if it has none"),
+)
+
+
 class TransactionRoutes:
     """Producers and their transactions."""
 
@@ -54,16 +75,24 @@ class TransactionRoutes:
 
     # --- Producers -------------------------------------------------------------------------------
 
-    @route("POST", "/producers/init", tag=_TAG, place=transaction("body.transactional_id"))
-    async def init(self, body: InitBody) -> InitAnswer:
+    @route(
+        "POST",
+        "/producers/init",
+        right=_INITIALISED,
+        tag=_TAG,
+        place=transaction("body.transactional_id"),
+    )
+    async def init(self, body: InitBody, may: Permissions) -> InitAnswer:
         """Initialise a producer.
 
         With a transactional id, its earlier producer is fenced and the open transaction aborted.
         """
         session_ms = self._transactions.settings.session_timeout_ms
         if body.transactional_id is None:
+            may.require(IDEMPOTENT_WRITE)
             identity = Identity(await self._broker.producer_ids.allocate(), 0)
         else:
+            may.require(ID_WRITE, body.transactional_id)
             identity = await self._transactions.init_producer(
                 InitRequest(
                     transactional_id=body.transactional_id,
@@ -83,51 +112,66 @@ class TransactionRoutes:
     @route(
         "POST",
         "/producers/{producer_id}/heartbeat",
+        right=_OWN,
         tag=_TAG,
         place=transaction("body.transactional_id", "path.producer_id"),
     )
-    async def heartbeat(self, path: ProducerPath, body: HeartbeatBody) -> TransactionOut:
+    async def heartbeat(
+        self, path: ProducerPath, body: HeartbeatBody, may: Permissions
+    ) -> TransactionOut:
         """Send a heartbeat, so that an open transaction is not aborted."""
         identity = Identity(path.producer_id, body.epoch)
-        transactional_id = await self._id_of(path.producer_id, body.transactional_id)
+        transactional_id = await self._id_of(may, path.producer_id, body.transactional_id)
         self._transactions.heartbeat(transactional_id, identity)
         return transaction_out(self._transactions.describe(transactional_id))
 
-    async def _id_of(self, producer_id: int, claimed: str | None) -> str:
+    async def _id_of(self, may: Permissions, producer_id: int, claimed: str | None) -> str:
         """The transactional id of a producer, which is also what the request says, if it does."""
         actual = await self._transactions.find_id(producer_id)
         if claimed not in {None, actual}:
             raise UnknownProducerError(f"producer {producer_id} is not the one of {claimed!r}")
+        may.require(ID_WRITE, actual)
         return actual
 
     # --- One transaction -------------------------------------------------------------------------
 
-    @route("POST", "/transactions/begin", tag=_TAG, place=_PLACE)
-    async def begin(self, body: ProducerBody) -> TransactionOut:
+    @route("POST", "/transactions/begin", right=_OWN, tag=_TAG, place=_PLACE)
+    async def begin(self, body: ProducerBody, may: Permissions) -> TransactionOut:
         """Begin a transaction. A producer has at most one open."""
-        transactional_id, identity = await self._who(body)
+        transactional_id, identity = await self._who(may, body)
         await self._transactions.begin(transactional_id, identity)
         return transaction_out(self._transactions.describe(transactional_id))
 
-    async def _who(self, body: ProducerBody) -> tuple[str, Identity]:
+    async def _who(self, may: Permissions, body: ProducerBody) -> tuple[str, Identity]:
         identity = Identity(body.producer_id, body.epoch)
-        return await self._id_of(body.producer_id, body.transactional_id), identity
+        return await self._id_of(may, body.producer_id, body.transactional_id), identity
 
-    @route("POST", "/transactions/add-partition", tag=_TAG, place=_PLACE)
-    async def add_partition(self, body: AddPartitionBody) -> TransactionOut:
+    @route(
+        "POST",
+        "/transactions/add-partition",
+        right=all_of(_OWN, on_topic(WRITE, "body.topic")),
+        tag=_TAG,
+        place=_PLACE,
+    )
+    async def add_partition(self, body: AddPartitionBody, may: Permissions) -> TransactionOut:
         """Add a partition to the transaction; `publish` does so implicitly."""
-        transactional_id, identity = await self._who(body)
+        transactional_id, identity = await self._who(may, body)
         place = TopicPartition(body.topic, body.partition)
         self._broker.topics.catalogue.require(place)
         await self._transactions.add_partitions(transactional_id, identity, [place])
         return transaction_out(self._transactions.describe(transactional_id))
 
     @route(
-        "POST", "/transactions/publish", tag=_TAG, max_body_bytes=PUBLISH_BODY_BYTES, place=_PLACE
+        "POST",
+        "/transactions/publish",
+        right=all_of(_OWN, on_topic(WRITE, "body.topic")),
+        tag=_TAG,
+        max_body_bytes=PUBLISH_BODY_BYTES,
+        place=_PLACE,
     )
-    async def publish(self, body: TransactionPublishBody) -> TransactionPublished:
+    async def publish(self, body: TransactionPublishBody, may: Permissions) -> TransactionPublished:
         """Publish a message in a transaction."""
-        _, identity = await self._who(body)
+        _, identity = await self._who(may, body)
         message = NewMessage(
             None if body.value is None else to_bytes(body.value, body.encoding, "value"),
             None if body.key is None else to_bytes(body.key, body.key_encoding, "key"),
@@ -145,10 +189,16 @@ class TransactionRoutes:
             raise result.error
         return TransactionPublished(result.partition or 0, result.offset or 0, published.duplicate)
 
-    @route("POST", "/transactions/offsets", tag=_TAG, place=group("body.group"))
-    async def offsets(self, body: OffsetsBody) -> OffsetsStaged:
+    @route(
+        "POST",
+        "/transactions/offsets",
+        right=all_of(_OWN, on_group(READ, "body.group"), on_topic(READ, "body.offsets")),
+        tag=_TAG,
+        place=group("body.group"),
+    )
+    async def offsets(self, body: OffsetsBody, may: Permissions) -> OffsetsStaged:
         """Commit the offsets of a group with the transaction."""
-        _, identity = await self._who(body)
+        _, identity = await self._who(may, body)
         offsets = {
             self._place(topic, number): offset
             for topic, numbers in body.offsets.items()
@@ -174,19 +224,19 @@ class TransactionRoutes:
             raise AtFieldError(error, f"offsets.{topic}.{number}") from error
         return place
 
-    @route("POST", "/transactions/commit", tag=_TAG, place=_PLACE)
-    async def commit(self, body: ProducerBody) -> TransactionOut:
+    @route("POST", "/transactions/commit", right=_OWN, tag=_TAG, place=_PLACE)
+    async def commit(self, body: ProducerBody, may: Permissions) -> TransactionOut:
         """Commit a transaction."""
-        return await self._end(*await self._who(body), Marker.COMMIT)
+        return await self._end(*await self._who(may, body), Marker.COMMIT)
 
-    @route("POST", "/transactions/abort", tag=_TAG, place=_PLACE)
-    async def abort(self, body: AbortBody) -> TransactionOut:
+    @route("POST", "/transactions/abort", right=_OWN, tag=_TAG, place=_PLACE)
+    async def abort(self, body: AbortBody, may: Permissions) -> TransactionOut:
         """Abort a transaction.
 
         Without a producer, by an administrator: the producer is fenced.
         """
         if body.producer_id is not None and body.epoch is not None:
-            transactional_id = await self._id_of(body.producer_id, body.transactional_id)
+            transactional_id = await self._id_of(may, body.producer_id, body.transactional_id)
             identity = Identity(body.producer_id, body.epoch)
             return await self._end(transactional_id, identity, Marker.ABORT)
         if body.transactional_id is None or body.producer_id is not None or body.epoch is not None:
@@ -195,6 +245,7 @@ class TransactionRoutes:
                 field="producer_id",
                 expected="a producer id and an epoch",
             )
+        may.require(ID_WRITE, body.transactional_id)
         await self._transactions.abort(body.transactional_id)
         return transaction_out(self._transactions.describe(body.transactional_id))
 
@@ -206,18 +257,25 @@ class TransactionRoutes:
 
     # --- Looking ---------------------------------------------------------------------------------
 
-    @route("GET", "/transactions", tag=_TAG, place=gather(merge_transactions))
-    async def list(self, query: ListQuery) -> TransactionList:
+    @route(
+        "GET",
+        "/transactions",
+        right=within(ID_DESCRIBE, note="the ids that it covers"),
+        tag=_TAG,
+        place=gather(merge_transactions),
+    )
+    async def list(self, query: ListQuery, may: Permissions) -> TransactionList:
         """List the transactional ids and their states."""
         states = frozenset() if query.state is None else frozenset({query.state})
         name = query.transactional_id
         wanted = TransactionFilter(states, matches=lambda each: name is None or each == name)
         listed = await self._transactions.told(lambda: self._transactions.list(wanted))
-        found = [transaction_out(each) for each in listed]
+        seen = may.visible(ID_DESCRIBE, listed, lambda each: each.transactional_id)
+        found = [transaction_out(each) for each in seen]
         found.sort(key=lambda each: each.transactional_id)
         return TransactionList(found, len(found))
 
-    @route("GET", "/transactions/stats", tag=_TAG, place=gather(total))
+    @route("GET", "/transactions/stats", right=on_cluster(DESCRIBE), tag=_TAG, place=gather(total))
     async def stats(self) -> TransactionStats:
         """Counts of transactions and producers."""
         states = Counter(each.state for each in self._transactions.list())

@@ -9,37 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.rights import (
+    ALTER_CONFIGS,
+    DESCRIBE_CONFIGS,
+    cluster,
+)
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
-
-
-_DISABLED: Final = {
-    "error_code": ErrorCode.security_disabled,
-    "error_message": "this broker has no authorizer: every user may do everything, and no rule "
-    "is stored",
-}
-
-
-class AclsApi:
-    """Refuses to show, create and delete rules that nothing would check."""
-
-    @api(ApiKey.DESCRIBE_ACLS)
-    def describe(self, ctx: RequestContext, request: Struct) -> Response:
-        """No rules, and why."""
-        return {**_DISABLED, "resources": []}
-
-    @api(ApiKey.CREATE_ACLS)
-    def create(self, ctx: RequestContext, request: Struct) -> Response:
-        """One refusal for each rule."""
-        return {"results": [_DISABLED for _ in request.creations]}
-
-    @api(ApiKey.DELETE_ACLS)
-    def delete(self, ctx: RequestContext, request: Struct) -> Response:
-        """One refusal for each filter."""
-        return {"filter_results": [{**_DISABLED, "matching_acls": []} for _ in request.filters]}
-
 
 _MATCH_TYPES: Final = range(3)
 """Exactly this name, the default, any that has a quota."""
@@ -51,10 +29,14 @@ _IP_QUOTAS: Final = frozenset(("connection_creation_rate",))
 _ENTITIES: Final = frozenset(("user", "client-id", _IP))
 
 
+def _unaltered(_ctx: RequestContext, request: Struct, code: ErrorCode) -> Response:
+    return {"entries": [_answer(entry, code, None) for entry in request.entries]}
+
+
 class QuotasApi:
     """Shows that there are no quotas."""
 
-    @api(ApiKey.DESCRIBE_CLIENT_QUOTAS)
+    @api(ApiKey.DESCRIBE_CLIENT_QUOTAS, right=cluster(DESCRIBE_CONFIGS))
     def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """No entries; a filter that makes no sense is refused as in Kafka."""
         objection = _filter_objection(request.components)
@@ -66,7 +48,7 @@ class QuotasApi:
             }
         return {"error_code": ErrorCode.none, "error_message": None, "entries": []}
 
-    @api(ApiKey.ALTER_CLIENT_QUOTAS)
+    @api(ApiKey.ALTER_CLIENT_QUOTAS, right=cluster(ALTER_CONFIGS), on_error=_unaltered)
     def alter(self, ctx: RequestContext, request: Struct) -> Response:
         """One result for each entity: to remove what is not there is nothing to refuse."""
         return {"entries": [_altered(entry) for entry in request.entries]}
@@ -98,6 +80,10 @@ def _altered(entry: Struct) -> dict[str, Any]:
     elif not all(each.remove for each in entry.ops):
         code = ErrorCode.policy_violation
         message = "this broker does not enforce client quotas, and stores none"
+    return _answer(entry, code, message)
+
+
+def _answer(entry: Struct, code: ErrorCode, message: str | None) -> dict[str, Any]:
     return {
         "error_code": code,
         "error_message": message,

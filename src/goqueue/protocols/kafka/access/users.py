@@ -13,6 +13,7 @@ from goqueue.access.keys import Mechanism, ScramKeys, keys_from_salted
 from goqueue.model.errors import GoQueueError, UnsupportedMechanismError
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.rights import ALTER, DESCRIBE, cluster
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 
@@ -29,13 +30,18 @@ _MECHANISMS: Final = {1: Mechanism.SCRAM_SHA_256, 2: Mechanism.SCRAM_SHA_512}
 _NUMBERS: Final = {mechanism: number for number, mechanism in _MECHANISMS.items()}
 
 
+def _unaltered(_ctx: RequestContext, request: Struct, code: ErrorCode) -> Response:
+    names = {**_by_name(request.deletions), **_by_name(request.upsertions)}
+    return {"results": [_result(name, code, "users may not be altered") for name in names]}
+
+
 class UsersApi:
     """Shows and changes who may log in."""
 
     def __init__(self, users: Users) -> None:
         self._users = users
 
-    @api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
+    @api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, right=cluster(DESCRIBE))
     def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Which mechanisms each user has, and how many iterations; never the keys."""
         asked = Counter(user.name for user in request.users or ())
@@ -61,7 +67,7 @@ class UsersApi:
         ]
         return {**_result(name), "credential_infos": infos}
 
-    @api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
+    @api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, right=cluster(ALTER), on_error=_unaltered)
     async def alter(self, ctx: RequestContext, request: Struct) -> Response:
         """One result for each user: all that was asked for that user happened, or nothing."""
         removals, additions = _by_name(request.deletions), _by_name(request.upsertions)

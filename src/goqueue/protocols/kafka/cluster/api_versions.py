@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.protocols.kafka.registry import ApiKey, Registry, api
+from goqueue.protocols.kafka.rights import ANYONE
 from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.frames import encode_body
 
@@ -34,7 +35,7 @@ class ApiVersionsApi:
         self._registry = registry
         self._features = features
 
-    @api(ApiKey.API_VERSIONS, pipelined=True)
+    @api(ApiKey.API_VERSIONS, right=ANYONE, pipelined=True)
     def api_versions(self, ctx: RequestContext, request: Struct) -> Response:
         """Every API with the versions we serve."""
         if ctx.version >= _SOFTWARE_FROM and not (

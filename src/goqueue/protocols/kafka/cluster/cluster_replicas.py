@@ -9,8 +9,10 @@ from goqueue.cluster.facts import not_in_cluster
 from goqueue.cluster.records import PartitionKey
 from goqueue.model.errors import ElectionNotNeededError, GoQueueError
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.protocols.kafka.cluster.replicas import not_elected
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.rights import ALTER, DESCRIBE, cluster
 from goqueue.protocols.kafka.turns import in_turns
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
@@ -33,7 +35,7 @@ class ClusterReplicasApi:
         self._broker = broker
         self._view = view
 
-    @api(ApiKey.ELECT_LEADERS)
+    @api(ApiKey.ELECT_LEADERS, right=cluster(ALTER), on_error=not_elected)
     async def elect_leaders(self, ctx: RequestContext, request: Struct) -> Response:
         """Let preferred replicas lead.
 
@@ -88,7 +90,7 @@ class ClusterReplicasApi:
             return error
         return None
 
-    @api(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+    @api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, right=cluster(ALTER))
     def alter_reassignments(self, ctx: RequestContext, request: Struct) -> Response:
         """Replicas stay on their nodes."""
         refusal = not_in_cluster("moving replicas to other nodes")
@@ -99,7 +101,7 @@ class ClusterReplicasApi:
             "responses": [],
         }
 
-    @api(ApiKey.LIST_PARTITION_REASSIGNMENTS)
+    @api(ApiKey.LIST_PARTITION_REASSIGNMENTS, right=cluster(DESCRIBE))
     def list_reassignments(self, ctx: RequestContext, request: Struct) -> Response:
         """None is ever in progress."""
         return {"error_code": ErrorCode.none, "error_message": None, "topics": []}

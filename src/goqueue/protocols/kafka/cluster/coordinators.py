@@ -8,6 +8,7 @@ from goqueue.model.errors import CoordinatorUnavailableError, GoQueueError
 from goqueue.protocols.kafka.brokers import NONE, Brokers
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.rights import GROUP_DESCRIBE, ID_DESCRIBE, code_of, within
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
 from goqueue.wire.kafka.error_codes import ErrorCode
 
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
+    from goqueue.protocols.permissions import Permissions
 
 _BATCHED_FROM: Final = 4
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
-_KEY_TYPES: Final = frozenset({_GROUP, _TRANSACTION, 2})
+_SHARE: Final = 2
+_KEY_TYPES: Final = frozenset({_GROUP, _TRANSACTION, _SHARE})
 """Groups, transactional ids, and partitions of share groups."""
 
 
@@ -31,10 +34,13 @@ class CoordinatorsApi:
         self._broker = broker
         self._brokers = brokers
 
-    @api(ApiKey.FIND_COORDINATOR)
+    @api(
+        ApiKey.FIND_COORDINATOR,
+        right=within(GROUP_DESCRIBE, ID_DESCRIBE, note="whichever is looked for, each"),
+    )
     async def find_coordinator(self, ctx: RequestContext, request: Struct) -> Response:
         """One answer for each key that was asked for, however often it was."""
-        find = self._finder(ctx.listener_name, request.key_type)
+        find = self._permitted(ctx.may, request.key_type, self._finder(ctx, request.key_type))
         if ctx.version < _BATCHED_FROM:
             return find(request.key)
         keys = list(dict.fromkeys(request.coordinator_keys))
@@ -42,7 +48,19 @@ class CoordinatorsApi:
             ctx, {"coordinators": Each(keys, lambda key: {**find(key), "key": key})}
         )
 
-    def _finder(self, listener_name: str, key_type: int) -> Callable[[str], dict[str, Any]]:
+    def _permitted(
+        self, may: Permissions, key_type: int, find: Callable[[str], dict[str, Any]]
+    ) -> Callable[[str], dict[str, Any]]:
+        """`find` for keys that the client may describe."""
+        if may.is_open or key_type not in _KEY_TYPES:
+            return find
+        right = ID_DESCRIBE if key_type == _TRANSACTION else GROUP_DESCRIBE
+        text = f"{right.operation.name} is not allowed on this {right.resource.name.lower()}"
+        refused = _nowhere(code_of(right), text)
+        return lambda key: find(key) if may.allows(right, _owner(key_type, key)) else refused
+
+    def _finder(self, ctx: RequestContext, key_type: int) -> Callable[[str], dict[str, Any]]:
+        listener_name = ctx.listener_name
         if key_type not in _KEY_TYPES:
             refusal = _nowhere(
                 ErrorCode.invalid_request,
@@ -83,6 +101,11 @@ class CoordinatorsApi:
             "host": found.host,
             "port": found.port,
         }
+
+
+def _owner(key_type: int, key: str) -> str:
+    """The group or transactional id of a key; those of share partitions begin with the group."""
+    return key.rsplit(":", 2)[0] if key_type == _SHARE else key
 
 
 def _nowhere(code: ErrorCode, message: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.access.operations import NO_OPERATIONS, cluster_operations
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.rights import ANYONE, DESCRIBE, cluster
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 _BROKERS: Final = 1
 
 
+def _no_log_dirs(_ctx: RequestContext, _request: Struct, code: ErrorCode) -> Response:
+    return {"error_code": code, "results": []}
+
+
 class ClusterApi:
     """Describes the cluster, and the disk of this node."""
 
@@ -31,7 +36,7 @@ class ClusterApi:
         self._broker = broker
         self._brokers = brokers
 
-    @api(ApiKey.DESCRIBE_CLUSTER)
+    @api(ApiKey.DESCRIBE_CLUSTER, right=ANYONE)
     def describe_cluster(self, ctx: RequestContext, request: Struct) -> Response:
         """Who is there, and who decides."""
         if request.endpoint_type != _BROKERS:
@@ -60,11 +65,11 @@ class ClusterApi:
                 for each in self._brokers.all(ctx.listener_name)
             ],
             "cluster_authorized_operations": cluster_operations(
-                asked=request.include_cluster_authorized_operations
+                ctx.may, asked=request.include_cluster_authorized_operations
             ),
         }
 
-    @api(ApiKey.DESCRIBE_LOG_DIRS)
+    @api(ApiKey.DESCRIBE_LOG_DIRS, right=cluster(DESCRIBE), on_error=_no_log_dirs)
     async def describe_log_dirs(self, ctx: RequestContext, request: Struct) -> Response:
         """How large the partitions are, and how much room there is."""
         by_name = self._broker.topics.catalogue.by_name

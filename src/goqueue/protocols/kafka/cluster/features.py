@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.rights import ALTER, cluster
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class FeaturesApi:
     def __init__(self, features: Sequence[Feature] = FEATURES) -> None:
         self._features = {each.name: each for each in features}
 
-    @api(ApiKey.UPDATE_FEATURES)
+    @api(ApiKey.UPDATE_FEATURES, right=cluster(ALTER))
     def update_features(self, ctx: RequestContext, request: Struct) -> Response:
         """Accept the levels that are in force, refuse all others; all or nothing, as in Kafka."""
         found = {each.feature: self._objection(each) for each in request.feature_updates}

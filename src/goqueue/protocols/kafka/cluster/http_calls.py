@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.rights import within
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class HttpCallsApi:
     def __init__(self, call: CallHttp) -> None:
         self._call = call
 
-    @api(ApiKey.CALL_HTTP)
+    @api(ApiKey.CALL_HTTP, right=within(note="what its route needs"))
     async def call_http(self, ctx: RequestContext, request: Struct) -> Response | None:
         """The answer of the HTTP API, whatever its status is."""
         headers = [(each.name.lower().encode(), each.value.encode()) for each in request.headers]

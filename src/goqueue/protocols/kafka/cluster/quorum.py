@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.rights import DESCRIBE, cluster
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class QuorumApi:
         self._broker = broker
         self._brokers = brokers
 
-    @api(ApiKey.DESCRIBE_QUORUM)
+    @api(ApiKey.DESCRIBE_QUORUM, right=cluster(DESCRIBE))
     async def describe_quorum(self, ctx: RequestContext, request: Struct) -> Response:
         """Who votes, and how far they are: the revision of the metadata is the offset."""
         revision = await self._broker.topics.revision()

@@ -8,6 +8,7 @@ from goqueue.model.errors import GoQueueError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import BrokerApi, api
+from goqueue.protocols.kafka.rights import ALTER, DESCRIBE, cluster
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 
@@ -20,10 +21,26 @@ _ELECTION_TYPES: Final = range(2)
 """Of the preferred replica, and of any that is left."""
 
 
+def not_elected(_ctx: RequestContext, request: Struct, code: ErrorCode) -> Response:
+    """What is said when nothing may be elected: version 0 can say it at each partition only."""
+    return {
+        "error_code": code,
+        "replica_election_results": [
+            {
+                "topic": topic.topic,
+                "partition_result": [
+                    {"partition_id": number, "error_code": code} for number in topic.partitions
+                ],
+            }
+            for topic in request.topic_partitions or ()
+        ],
+    }
+
+
 class ReplicasApi(BrokerApi):
     """Answers who asks for another leader or other replicas."""
 
-    @api(ApiKey.ELECT_LEADERS)
+    @api(ApiKey.ELECT_LEADERS, right=cluster(ALTER), on_error=not_elected)
     def elect_leaders(self, ctx: RequestContext, request: Struct) -> Response:
         """Every partition has the leader that it would elect.
 
@@ -56,7 +73,7 @@ class ReplicasApi(BrokerApi):
             message = f"{partition.topic}-{partition.partition} has its preferred leader"
         return {"partition_id": partition.partition, "error_code": code, "error_message": message}
 
-    @api(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+    @api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, right=cluster(ALTER))
     def alter_reassignments(self, ctx: RequestContext, request: Struct) -> Response:
         """Replicas stay where they are: an assignment to this node alone is taken as done."""
         return {
@@ -97,7 +114,7 @@ class ReplicasApi(BrokerApi):
             return f"broker {node_id} is named more than once"
         return None
 
-    @api(ApiKey.LIST_PARTITION_REASSIGNMENTS)
+    @api(ApiKey.LIST_PARTITION_REASSIGNMENTS, right=cluster(DESCRIBE))
     def list_reassignments(self, ctx: RequestContext, request: Struct) -> Response:
         """None is ever in progress."""
         return {"error_code": ErrorCode.none, "error_message": None, "topics": []}

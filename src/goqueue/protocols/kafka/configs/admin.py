@@ -6,6 +6,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.access.rights import CLUSTER_NAME, Operation, ResourceType, Right
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.kafka.configs.broker_configs import BrokerResources
 from goqueue.protocols.kafka.configs.entries import (
@@ -21,6 +22,13 @@ from goqueue.protocols.kafka.configs.group_configs import GroupResources
 from goqueue.protocols.kafka.configs.topic_configs import TopicResources
 from goqueue.protocols.kafka.errors import ErrorCode, UnsupportedResourceError, code_for
 from goqueue.protocols.kafka.registry import ApiKey, BrokerApi, api
+from goqueue.protocols.kafka.rights import (
+    ALTER_CONFIGS,
+    DESCRIBE_CONFIGS,
+    Needs,
+    cluster,
+    code_of,
+)
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 
 if TYPE_CHECKING:
@@ -40,7 +48,7 @@ _TYPES_FROM: Final = 1
 class ConfigResourcesApi(BrokerApi):
     """Lists the resources that DescribeConfigs can be asked for."""
 
-    @api(ApiKey.LIST_CONFIG_RESOURCES)
+    @api(ApiKey.LIST_CONFIG_RESOURCES, right=cluster(DESCRIBE_CONFIGS))
     def list_config_resources(self, ctx: RequestContext, request: Struct) -> Response:
         """The resources of the types asked for, or of all; unknown types are refused."""
         asked = [_CLIENT_METRICS]
@@ -60,11 +68,39 @@ class ConfigResourcesApi(BrokerApi):
         if kind == TOPIC:
             return self._broker.topics.catalogue.by_name
         if kind == BROKER:
-            return [str(self._broker.settings.node_id)]
+            return [str(each.node_id) for each in self._broker.facts.members()]
         if kind == GROUP:
             queues = [group.group_id for group in self._broker.queues if not group.is_internal]
             return dict.fromkeys((*queues, *self._broker.coordinated_group_configs.names))
         return ()
+
+
+_GUARDED: Final = {TOPIC: ResourceType.TOPIC, GROUP: ResourceType.GROUP}
+"""Resources whose settings are guarded by their names; all others belong to the cluster."""
+
+
+class _EachResource(Needs):
+    """A right on each resource whose settings are asked for."""
+
+    def __init__(self, operation: Operation, answers: str) -> None:
+        kinds = (*_GUARDED.values(), ResourceType.CLUSTER)
+        super().__init__(*(Right(kind, operation) for kind in kinds), note="whose settings, each")
+        self._operation = operation
+        self._answers = answers
+
+    def admit(self, ctx: RequestContext, request: Any) -> Any:
+        """The request with those resources alone that the client may use."""
+        kept = []
+        for each in request.resources:
+            kind = _GUARDED.get(each.resource_type, ResourceType.CLUSTER)
+            right = Right(kind, self._operation)
+            name = CLUSTER_NAME if kind is ResourceType.CLUSTER else each.resource_name
+            if ctx.may.allows(right, name):
+                kept.append(each)
+            else:
+                refused = {**_resource(each), "error_code": code_of(right)}
+                ctx.refuse(self._answers, [refused])
+        return request.replaced(resources=kept)
 
 
 _REPEATED: Final = "named more than once in the request; name it once, with all its changes"
@@ -98,7 +134,7 @@ class AdminConfigsApi:
 
     # --- DescribeConfigs -------------------------------------------------------------------------
 
-    @api(ApiKey.DESCRIBE_CONFIGS)
+    @api(ApiKey.DESCRIBE_CONFIGS, right=_EachResource(DESCRIBE_CONFIGS, "results"))
     async def describe_configs(self, ctx: RequestContext, request: Struct) -> Response:
         """The settings in force, and where each comes from."""
         resources = once_each(request.resources, key=_name_of)
@@ -134,12 +170,12 @@ class AdminConfigsApi:
 
     # --- AlterConfigs ----------------------------------------------------------------------------
 
-    @api(ApiKey.ALTER_CONFIGS)
+    @api(ApiKey.ALTER_CONFIGS, right=_EachResource(ALTER_CONFIGS, "responses"))
     async def alter_configs(self, ctx: RequestContext, request: Struct) -> Response:
         """Replace everything that was set for a resource."""
         return await self._alter(ctx, request, incremental=False)
 
-    @api(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+    @api(ApiKey.INCREMENTAL_ALTER_CONFIGS, right=_EachResource(ALTER_CONFIGS, "responses"))
     async def incremental_alter_configs(self, ctx: RequestContext, request: Struct) -> Response:
         """Change some settings of a resource and leave the others."""
         return await self._alter(ctx, request, incremental=True)

@@ -46,10 +46,13 @@ class Connection(Ending):
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.host = str(peer[0]) if isinstance(peer, tuple) else "local"
+        self.session.permissions.host = self.host
         if not self._owner.admit(self):
             self._reason = CloseReason.TOO_MANY
             self._transport.abort()
             return
+        if self._settings.certificate_principal is not None:
+            self._identify(transport.get_extra_info("peercert"))
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -22,6 +22,7 @@ from goqueue.protocols.kafka.errors import (
 )
 from goqueue.protocols.kafka.limits import MAX_SMALL_ELEMENTS
 from goqueue.protocols.kafka.registry import ApiKey, ApiSpec, Endpoint, Registry, Waiting
+from goqueue.protocols.kafka.rights import ANYONE
 from goqueue.protocols.kafka.turns import encode_in_turns
 from goqueue.wire.kafka.errors import TooManyElementsError
 from goqueue.wire.kafka.frames import (
@@ -58,12 +59,26 @@ _REQUEST_START: Final = Struct(">iIi")
 _TOKEN: Final = RequestPrefix(ApiKey.SASL_AUTHENTICATE, 0, 0)
 """Stands for the header that a bare SASL token does not have."""
 _TOKEN_SPEC: Final = ApiSpec(
-    ApiKey.SASL_AUTHENTICATE, 0, 0, pipelined=False, long_poll=False, parse=None, on_error=None
+    ApiKey.SASL_AUTHENTICATE,
+    0,
+    0,
+    pipelined=False,
+    long_poll=False,
+    parse=None,
+    on_error=None,
+    right=ANYONE,
 )
 
 
 _WAITING_SPEC: Final = ApiSpec(
-    ApiKey.API_VERSIONS, 0, 0, pipelined=False, long_poll=True, parse=None, on_error=None
+    ApiKey.API_VERSIONS,
+    0,
+    0,
+    pipelined=False,
+    long_poll=True,
+    parse=None,
+    on_error=None,
+    right=ANYONE,
 )
 """Stands for an API whose handler is not loaded yet."""
 
@@ -140,6 +155,8 @@ class Dispatcher:
     def use(self, registry: Registry) -> None:
         """Serve with these handlers from now on, also what has waited for its handler."""
         self._registry = registry
+        self.authorizer = registry.authorizer
+        """Decides what the clients of new connections may do."""
         if registry.is_complete:
             self._complete.set()
 
@@ -265,7 +282,7 @@ class Dispatcher:
         if call.read is not None:
             return self._run_large(call.endpoint, call, call.read)
         try:
-            result = call.endpoint.handler(call.ctx, call.request)
+            result = _called(call.endpoint, call)
         except Exception as error:  # noqa: BLE001 - the one place where handlers' errors are caught
             self.fail(call, error)
             return None
@@ -295,6 +312,8 @@ class Dispatcher:
         if response is None:
             return
         ctx = call.ctx
+        if ctx.refused is not None and isinstance(response, dict):
+            response = ctx.with_refused(response)
         try:
             call.answer = frame_of(ctx.correlation_id, response, ctx.api_key, ctx.version)
         except Exception as error:
@@ -328,8 +347,16 @@ def _read(endpoint: Endpoint, cursor: Cursor, prefix: RequestPrefix) -> Any:
     return parse_body(cursor, prefix.api_key, prefix.version)
 
 
+def _called(endpoint: Endpoint, call: Call) -> Response | Awaitable[Response | None] | None:
+    """What the handler returns for what the client may ask for. Raises where that is nothing."""
+    ctx = call.ctx
+    if not ctx.peer.session.permissions.is_open:
+        call.request = endpoint.spec.right.admit(ctx, call.request)
+    return endpoint.handler(ctx, call.request)
+
+
 async def _handled(endpoint: Endpoint, call: Call) -> Response | None:
-    result = endpoint.handler(call.ctx, call.request)
+    result = _called(endpoint, call)
     if result is None or isinstance(result, Encoded | dict | Bare | Whole):
         return result
     return await result

@@ -10,14 +10,17 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from goqueue.access.name_rules import distinguished_name
 from goqueue.protocols.kafka.connection.budget import AnswerShare
 from goqueue.protocols.kafka.connection.deadlines import CloseReason, Deadlines
 from goqueue.protocols.kafka.context import Session
 from goqueue.wire.kafka.frames import FrameReader
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from goqueue.protocols.kafka.connection.dispatch import Call, Coming
     from goqueue.protocols.kafka.connection.owner import Owner
     from goqueue.wire.kafka.primitives import Buffer
@@ -53,12 +56,24 @@ class Ending(asyncio.BufferedProtocol, ABC):
         self._unfinished_bytes = 0
         """Those of them that the budget counts as part of no request under way."""
         self.host = ""
-        self.session = Session(authenticated=not owner.settings.requires_authentication)
+        self.session = Session(
+            authenticated=not owner.settings.requires_authentication,
+            authorizer=owner.dispatcher.authorizer,
+        )
 
     @property
     def is_open(self) -> bool:
         """Whether an answer could still reach the client."""
         return self._reason is None
+
+    def _identify(self, certificate: Mapping[str, Any] | None) -> None:
+        """Let a client in by its certificate, which TLS has verified; it may still use SASL."""
+        principal_of = self._owner.settings.certificate_principal
+        subject = (certificate or {}).get("subject")
+        if subject and principal_of is not None:
+            principal = principal_of(distinguished_name(subject))
+            if principal is not None:
+                self.session.authenticate(principal)
 
     @abstractmethod
     def update_reading(self) -> None:

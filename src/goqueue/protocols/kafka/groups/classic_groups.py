@@ -16,6 +16,7 @@ from goqueue.groups.messages import (
 from goqueue.model.errors import CoordinatorLoadingError, MemberIdRequiredError
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.rights import READ, group
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -43,7 +44,7 @@ class GroupMembersApi:
     def __init__(self, broker: Broker) -> None:
         self._groups = broker.groups
 
-    @api(ApiKey.JOIN_GROUP, long_poll=True, on_error=_join_refused)
+    @api(ApiKey.JOIN_GROUP, right=group(READ), long_poll=True, on_error=_join_refused)
     async def join_group(self, ctx: RequestContext, request: Struct) -> Response:
         """Be in the next generation; answered when it begins."""
         rebalance_ms = request.rebalance_timeout_ms
@@ -84,7 +85,7 @@ class GroupMembersApi:
             ],
         }
 
-    @api(ApiKey.SYNC_GROUP, long_poll=True)
+    @api(ApiKey.SYNC_GROUP, right=group(READ), long_poll=True)
     async def sync_group(self, ctx: RequestContext, request: Struct) -> Response:
         """Get the assignment that the leader made."""
         result = await self._groups.sync(
@@ -107,7 +108,7 @@ class GroupMembersApi:
             "assignment": result.assignment,
         }
 
-    @api(ApiKey.HEARTBEAT)
+    @api(ApiKey.HEARTBEAT, right=group(READ))
     async def heartbeat(self, ctx: RequestContext, request: Struct) -> Response:
         """Stay alive.
 
@@ -125,7 +126,7 @@ class GroupMembersApi:
             )
         return {"error_code": ErrorCode.none}
 
-    @api(ApiKey.LEAVE_GROUP)
+    @api(ApiKey.LEAVE_GROUP, right=group(READ))
     async def leave_group(self, ctx: RequestContext, request: Struct) -> Response:
         """Go, singly in old versions, in batches since."""
         if ctx.version < _BATCHED_LEAVE_FROM:

@@ -7,11 +7,21 @@ from typing import TYPE_CHECKING, Any, Final
 from goqueue.groups.messages import ConsumerHeartbeat
 from goqueue.model.errors import GroupError
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
-from goqueue.protocols.kafka.groups.describing import by_topic_id, describe_groups, with_names
+from goqueue.protocols.kafka.groups.describing import (
+    DESCRIBED,
+    SUBSCRIBED,
+    by_topic_id,
+    describe_groups,
+    with_names,
+)
 from goqueue.protocols.kafka.registry import ApiKey, BrokerApi, api
+from goqueue.protocols.kafka.rights import TOPIC_DESCRIBE
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from goqueue.groups.consumer.member import ConsumerMember
+    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 _CLASSIC_MEMBER: Final = 0
@@ -21,7 +31,7 @@ _CONSUMER_MEMBER: Final = 1
 class ConsumerGroupsApi(BrokerApi):
     """Members of groups whose assignment the broker computes."""
 
-    @api(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+    @api(ApiKey.CONSUMER_GROUP_HEARTBEAT, right=SUBSCRIBED)
     async def heartbeat(self, ctx: RequestContext, request: Struct) -> Response:
         """Join, stay, take over an assignment, or go."""
         names, owned = request.subscribed_topic_names, request.topic_partitions
@@ -59,10 +69,23 @@ class ConsumerGroupsApi(BrokerApi):
             "heartbeat_interval_ms": result.heartbeat_interval_ms,
             "assignment": None
             if assignment is None
-            else {"topic_partitions": by_topic_id(sorted(assignment))},
+            else {"topic_partitions": by_topic_id(self._told(ctx, assignment))},
         }
 
-    @api(ApiKey.CONSUMER_GROUP_DESCRIBE)
+    def _told(
+        self, ctx: RequestContext, assignment: Collection[TopicIdPartition]
+    ) -> list[TopicIdPartition]:
+        """What a member is told of its assignment: a pattern may match what it must not see."""
+        topics = self._broker.topics.catalogue.by_id
+        return [
+            each
+            for each in sorted(assignment)
+            if ctx.may.is_open
+            or each[0] not in topics
+            or ctx.may.allows(TOPIC_DESCRIBE, topics[each[0]].name)
+        ]
+
+    @api(ApiKey.CONSUMER_GROUP_DESCRIBE, right=DESCRIBED)
     async def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Each group asked for, with its members and where they are heading."""
         settled = self._broker.groups.settled

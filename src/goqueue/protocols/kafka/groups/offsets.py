@@ -12,11 +12,27 @@ from goqueue.model.errors import GoQueueError, GroupError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import BrokerApi, api
+from goqueue.protocols.kafka.rights import (
+    DELETE,
+    GROUP_DESCRIBE,
+    READ,
+    TOPIC_DESCRIBE,
+    TOPIC_READ,
+    all_of,
+    code_of,
+    each_topic,
+    group,
+    within,
+)
 from goqueue.protocols.kafka.turns import Each, encode_settled, in_turns, once_each
+from goqueue.protocols.permissions import UNRESTRICTED, Permissions
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from goqueue.access.rights import Right
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 _TOPIC_IDS_FROM: Final = 10
@@ -29,15 +45,39 @@ _OFFSETS_A_COMMIT: Final = 1000
 """Offsets stored at once; of a request with more, each part is stored for itself."""
 
 
+def _uncommitted(_ctx: RequestContext, request: Struct, code: ErrorCode) -> Response:
+    """Nothing was stored; an answer says why at each partition, having no other place."""
+    return {
+        "topics": [
+            {**_offsets_undeleted(topic, code), "topic_id": topic.topic_id}
+            for topic in request.topics
+        ]
+    }
+
+
+def _offsets_undeleted(topic: Struct, code: ErrorCode) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "partitions": [
+            {"partition_index": each.partition_index, "error_code": code}
+            for each in topic.partitions
+        ],
+    }
+
+
 class GroupOffsetsApi(BrokerApi):
     """Keeps consumers' places."""
 
     # --- OffsetCommit ----------------------------------------------------------------------------
 
-    @api(ApiKey.OFFSET_COMMIT)
+    @api(
+        ApiKey.OFFSET_COMMIT,
+        right=all_of(group(READ), within(TOPIC_READ, note="each")),
+        on_error=_uncommitted,
+    )
     async def offset_commit(self, ctx: RequestContext, request: Struct) -> Response:
         """Store offsets; one result for each partition, whatever becomes of the others."""
-        named = [(topic, *self._topic(topic, ctx.version)) for topic in request.topics]
+        named = [(topic, *self._topic(ctx, topic, TOPIC_READ)) for topic in request.topics]
         outcomes = await self._commit(ctx, request, named)
         return {
             "topics": [
@@ -57,15 +97,15 @@ class GroupOffsetsApi(BrokerApi):
             ]
         }
 
-    def _topic(self, topic: Struct, version: int) -> tuple[str, ErrorCode]:
+    def _topic(self, ctx: RequestContext, topic: Struct, right: Right) -> tuple[str, ErrorCode]:
         """The name of a topic that a request names by name or by id, and what is wrong with it."""
-        if version < _TOPIC_IDS_FROM:
-            return topic.name, ErrorCode.none
-        try:
-            found = self._broker.topics.catalogue.topic_with_id(topic.topic_id)
-        except GoQueueError as error:
-            return "", code_for(error)
-        return found.name, ErrorCode.none
+        name = topic.name
+        if ctx.version >= _TOPIC_IDS_FROM:
+            try:
+                name = self._broker.topics.catalogue.topic_with_id(topic.topic_id).name
+            except GoQueueError as error:
+                return "", code_for(error)
+        return name, ErrorCode.none if ctx.may.allows(right, name) else code_of(right)
 
     async def _commit(
         self, ctx: RequestContext, request: Struct, named: list[tuple[Struct, str, ErrorCode]]
@@ -114,7 +154,13 @@ class GroupOffsetsApi(BrokerApi):
 
     # --- OffsetFetch -----------------------------------------------------------------------------
 
-    @api(ApiKey.OFFSET_FETCH)
+    @api(
+        ApiKey.OFFSET_FETCH,
+        right=all_of(
+            within(GROUP_DESCRIBE, note="each"),
+            within(TOPIC_DESCRIBE, note="each; all offsets of a group are those that it covers"),
+        ),
+    )
     async def offset_fetch(self, ctx: RequestContext, request: Struct) -> Response:
         """The offsets of one group in old versions, of several since."""
         if ctx.version >= _GROUPS_FROM:
@@ -140,12 +186,14 @@ class GroupOffsetsApi(BrokerApi):
 
     def _fetch(self, ctx: RequestContext, group: Struct, request: Struct) -> dict[str, Any]:
         """One group's offsets: of the partitions asked for, or of all that it has."""
+        if not ctx.may.allows(GROUP_DESCRIBE, group.group_id):
+            return _refused_group(ctx, group)
         asked: list[TopicPartition] | None = None
         unknown: list[dict[str, Any]] = []
         if group.topics is not None:
             asked = []
             for topic in group.topics:
-                name, code = self._topic(topic, ctx.version)
+                name, code = self._topic(ctx, topic, TOPIC_DESCRIBE)
                 if code:
                     unknown.append(_unknown_topic(topic, code))
                 else:
@@ -164,12 +212,7 @@ class GroupOffsetsApi(BrokerApi):
             return {"error_code": code_for(error), "topics": []}
         if asked is None:
             found = self._queue_offsets(group.group_id) or found
-        topics: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-        for (name, number), offset in found.items():
-            topics[name].append({"partition_index": number, **_offset_fields(offset)})
-        answers: list[dict[str, Any]] = [
-            {"name": name, "partitions": partitions} for name, partitions in topics.items()
-        ]
+        answers = _by_topic(found, ctx.may if asked is None else UNRESTRICTED)
         if ctx.version >= _TOPIC_IDS_FROM:
             for answer in answers:
                 topic = self._broker.topics.catalogue.by_name.get(answer["name"])
@@ -191,7 +234,7 @@ class GroupOffsetsApi(BrokerApi):
 
     # --- OffsetDelete ----------------------------------------------------------------------------
 
-    @api(ApiKey.OFFSET_DELETE)
+    @api(ApiKey.OFFSET_DELETE, right=all_of(group(DELETE), each_topic(READ, _offsets_undeleted)))
     async def offset_delete(self, ctx: RequestContext, request: Struct) -> Response:
         """Forget places in topics that a group does not read any more."""
         codes = {
@@ -237,6 +280,24 @@ def _offset_fields(offset: CommittedOffset | GroupError | None) -> dict[str, Any
         "metadata": offset.metadata,
         "error_code": ErrorCode.none,
     }
+
+
+def _by_topic(
+    found: Mapping[TopicPartition, CommittedOffset | GroupError | None], may: Permissions
+) -> list[dict[str, Any]]:
+    """The offsets of the topics that a client may see."""
+    topics: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for (name, number), offset in found.items():
+        if may.allows(TOPIC_DESCRIBE, name):
+            topics[name].append({"partition_index": number, **_offset_fields(offset)})
+    return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+
+
+def _refused_group(ctx: RequestContext, group: Struct) -> dict[str, Any]:
+    """What is said of a group that the client may not describe; at each partition in version 1."""
+    code = code_of(GROUP_DESCRIBE)
+    asked = group.topics if ctx.version < _GROUP_ERROR_FROM else ()
+    return {"error_code": code, "topics": [_unknown_topic(topic, code) for topic in asked or ()]}
 
 
 def _unknown_topic(topic: Struct, code: ErrorCode) -> dict[str, Any]:

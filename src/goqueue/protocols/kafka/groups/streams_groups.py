@@ -16,8 +16,17 @@ from goqueue.groups.streams.topology import InternalTopic, Subtopology, Topology
 from goqueue.model.errors import GroupError, InvalidTopologyError
 from goqueue.model.topic_partition import TopicPartition, numbers_by_topic
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
-from goqueue.protocols.kafka.groups.describing import describe_groups
+from goqueue.protocols.kafka.groups.describing import DESCRIBED, describe_groups
 from goqueue.protocols.kafka.registry import BrokerApi, api
+from goqueue.protocols.kafka.rights import (
+    CLUSTER_CREATE,
+    READ,
+    TOPIC_CREATE,
+    TOPIC_DESCRIBE,
+    all_of,
+    group,
+    within,
+)
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -25,16 +34,26 @@ if TYPE_CHECKING:
 
     from goqueue.groups.streams.describe import StreamsMemberDescription
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
+    from goqueue.protocols.permissions import Permissions
 
 
 class StreamsGroupsApi(BrokerApi):
     """Members of Streams groups, and what administrators see of these."""
 
-    @api(ApiKey.STREAMS_GROUP_HEARTBEAT)
+    @api(
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
+        right=all_of(
+            group(READ),
+            within(TOPIC_DESCRIBE, note="each of the topology"),
+            within(CLUSTER_CREATE, TOPIC_CREATE, note="each internal topic to be created"),
+        ),
+    )
     async def heartbeat(self, ctx: RequestContext, request: Struct) -> Response:
         """Join, stay, take over tasks, or go."""
         try:
             heartbeat = _heartbeat(ctx, request)
+            if heartbeat.topology is not None and not ctx.may.is_open:
+                self._check_topics(ctx.may, heartbeat.topology)
             result = await self._broker.groups.streams_heartbeat(heartbeat)
         except GroupError as error:
             return {
@@ -45,7 +64,18 @@ class StreamsGroupsApi(BrokerApi):
             }
         return _answer(result)
 
-    @api(ApiKey.STREAMS_GROUP_DESCRIBE)
+    def _check_topics(self, may: Permissions, topology: Topology) -> None:
+        """Refuse a topology with topics that the client may not see, or not create."""
+        known = self._broker.topics.catalogue.by_name
+        for part in topology.subtopologies:
+            internal = [each.name for each in (*part.repartition_sources, *part.changelogs)]
+            for name in (*part.source_topics, *part.repartition_sinks, *internal):
+                may.require(TOPIC_DESCRIBE, name)
+            for name in internal:
+                if name not in known and not may.allows(CLUSTER_CREATE):
+                    may.require(TOPIC_CREATE, name)
+
+    @api(ApiKey.STREAMS_GROUP_DESCRIBE, right=DESCRIBED)
     async def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Each group asked for, with its topology, its members and where they are heading."""
         settled = self._broker.groups.settled

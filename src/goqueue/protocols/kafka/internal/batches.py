@@ -9,6 +9,7 @@ from goqueue.model.errors import DamagedRangeError, GoQueueError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.rights import NODES
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class BatchesApi:
         self._topics = topics
         self._partitions = partitions
 
-    @api(ApiKey.READ_BATCHES, 0, 0)
+    @api(ApiKey.READ_BATCHES, 0, 0, right=NODES)
     async def read_batches(self, _ctx: RequestContext, request: Struct) -> Response:
         """The batches from an offset on."""
         topic = self._topics.catalogue.by_id.get(request.topic_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.rights import NODES
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ class FindProducersApi:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    @api(ApiKey.FIND_PRODUCERS, 0, 0)
+    @api(ApiKey.FIND_PRODUCERS, 0, 0, right=NODES)
     async def find_producers(self, _ctx: RequestContext, request: Struct) -> Response:
         """The producers that are known here, and which partitions that is said for."""
         asked = [each.producer_id for each in request.producers]

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import msgspec
+
+from goqueue.access.principals import Principal
 from goqueue.model.errors import PeerUnavailableError, PeerVersionError
 from goqueue.model.tuples import NamedTuple
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.rights import NODES
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -35,11 +39,21 @@ if TYPE_CHECKING:
         def is_stream(self, method: str) -> bool:
             """Whether a method is answered in turns. Raises `PeerVersionError` if there is none."""
 
-        async def unary(self, method: str, request: bytes, client: str, sender: int) -> GrpcAnswer:
+        async def unary(
+            self, method: str, request: bytes, client: Client, sender: int
+        ) -> GrpcAnswer:
             """The whole answer to a call that the node `sender` has forwarded."""
 
-        def stream(self, method: str, client: str, sender: int) -> GrpcStream:
+        def stream(self, method: str, client: Client, sender: int) -> GrpcStream:
             """A stream that begins now."""
+
+
+class Client(NamedTuple):
+    """Who has called the other node."""
+
+    peer: str
+    """Its address, as gRPC writes it."""
+    principal: Principal
 
 
 class GrpcAnswer(NamedTuple):
@@ -67,7 +81,7 @@ class GrpcCallsApi:
         self._streams: dict[Session, GrpcStream] = {}
         """One for each connection that carries one."""
 
-    @api(ApiKey.CALL_GRPC, 0, 0, pipelined=True)
+    @api(ApiKey.CALL_GRPC, 0, 0, right=NODES, pipelined=True)
     async def call_grpc(self, ctx: RequestContext, request: Struct) -> Response:
         """Answer a call, or the next turn of a stream."""
         try:
@@ -85,8 +99,8 @@ class GrpcCallsApi:
         stream = self._streams.get(session)
         if stream is None:
             if not calls.is_stream(request.method):
-                return await calls.unary(request.method, messages[0], request.client, sender)
-            stream = calls.stream(request.method, request.client, sender)
+                return await calls.unary(request.method, messages[0], _client(request), sender)
+            stream = calls.stream(request.method, _client(request), sender)
             self._streams[session] = stream
             session.on_lost[self] = lambda: self._lost(session)
         ctx.is_long_poll = True
@@ -100,6 +114,10 @@ class GrpcCallsApi:
         stream = self._streams.pop(session, None)
         if stream is not None:
             stream.close()
+
+
+def _client(request: Struct) -> Client:
+    return Client(request.client, msgspec.json.decode(request.principal, type=Principal))
 
 
 def _told(answer: GrpcAnswer) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from goqueue.model.errors import GoQueueError, OutOfOrderSequenceError, UnknownT
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.rights import NODES
 from goqueue.publishing.delayed import Origin, SplitBatch
 from goqueue.publishing.handover import Handover
 from goqueue.publishing.remote_target import NOWHERE
@@ -30,7 +31,7 @@ class HandoverApi:
         self._topics = topics
         self._targets = targets
 
-    @api(ApiKey.HAND_OVER, 0, 0)
+    @api(ApiKey.HAND_OVER, 0, 0, right=NODES)
     async def hand_over(self, _ctx: RequestContext, request: Struct) -> Response:
         """Store a batch; it is committed when this is answered."""
         try:
@@ -55,7 +56,7 @@ class HandoverApi:
             "end_offset": placed.end_offset,
         }
 
-    @api(ApiKey.FIND_BATCHES, 0, 0)
+    @api(ApiKey.FIND_BATCHES, 0, 0, right=NODES)
     async def find_batches(self, _ctx: RequestContext, request: Struct) -> Response:
         """Where the next batch of a producer goes, or which ones the committed log has."""
         try:
@@ -76,7 +77,7 @@ class HandoverApi:
             "batches": [{"base_sequence": each} for each in sorted(found)],
         }
 
-    @api(ApiKey.FIND_RESTS, 0, 0)
+    @api(ApiKey.FIND_RESTS, 0, 0, right=NODES)
     async def find_rests(self, _ctx: RequestContext, request: Struct) -> Response:
         """What became of the rests of batches of which a part waits."""
         batches = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.access.principals import Principal, PrincipalKind
 from goqueue.cluster.hello import (
     CALLER,
     LISTENER,
@@ -29,6 +30,7 @@ from goqueue.model.tuples import NamedTuple
 from goqueue.protocols.kafka.context import Node
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.rights import ANYONE
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ class HelloApi:
         self._identity = identity
         self._registered = registered
 
-    @api(ApiKey.HELLO, 0, 0)
+    @api(ApiKey.HELLO, 0, 0, right=ANYONE)
     def hello(self, ctx: RequestContext, request: Struct) -> Response:
         """One of the two requests of a greeting."""
         try:
@@ -94,8 +96,8 @@ class HelloApi:
                 f"{mine.cluster_id!r}: all nodes need the same `cluster.secret_file`"
             )
         self._check_incarnation(caller)
-        session.authenticate(f"Node:{caller.node_id}")
-        session.node = Node(caller.node_id, caller.incarnation)
+        principal = Principal(str(caller.node_id), PrincipalKind.NODE)
+        session.authenticate_node(Node(caller.node_id, caller.incarnation), principal)
         return _answer(mine, proof(secret, LISTENER, caller, mine))
 
     def _check(self, caller: Greeting) -> None:

@@ -8,6 +8,7 @@ from goqueue.cluster.elections import LogEnd
 from goqueue.cluster.records import PartitionKey
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.rights import NODES
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class LogEndsApi:
         self._topics = topics
         self._partitions = partitions
 
-    @api(ApiKey.LOG_ENDS, 0, 0)
+    @api(ApiKey.LOG_ENDS, 0, 0, right=NODES)
     def log_ends(self, _ctx: RequestContext, request: Struct) -> Response:
         """The last epoch, the start and the end of each log that was asked for."""
         found = []
@@ -57,8 +58,8 @@ def log_end(topics: Topics, partitions: Partitions, key: PartitionKey) -> LogEnd
     topic = topics.catalogue.by_id.get(key.topic_id)
     if topic is None:
         return None
-    partition = partitions.find(TopicPartition(topic.name, key.partition))
-    if partition is None or partition.failure is not None:
-        return None
+    partition = partitions.replica(TopicPartition(topic.name, key.partition))
+    if partition is None or not partition.is_fetchable:
+        return None  # what is damaged may be patched, or cut off
     end = partition.log_end
     return LogEnd(partition.epochs.epoch_at(end - 1), end, partition.log_start)

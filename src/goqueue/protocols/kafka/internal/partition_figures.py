@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.rights import NODES
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ class PartitionFiguresApi:
     def __init__(self, figures: TellsFigures) -> None:
         self._figures = figures
 
-    @api(ApiKey.PARTITION_FIGURES, 0, 0)
+    @api(ApiKey.PARTITION_FIGURES, 0, 0, right=NODES)
     async def partition_figures(self, ctx: RequestContext, request: Struct) -> Response:
         """Those of some topics, or those that have changed and the node that asks cannot see."""
         node = ctx.peer.session.node

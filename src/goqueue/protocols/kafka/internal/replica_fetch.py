@@ -13,6 +13,7 @@ from goqueue.model.errors import GoQueueError, StaleNodeError
 from goqueue.protocols.kafka.context import RequestContext
 from goqueue.protocols.kafka.errors import UnsupportedRequestError
 from goqueue.protocols.kafka.registry import ApiKey, Waiting, api
+from goqueue.protocols.kafka.rights import NODES
 from goqueue.wire.kafka.errors import RequestError
 from goqueue.wire.kafka.frames import Encoded, RequestPrefix, assemble
 from goqueue.wire.kafka.replica_fetch import VERSION, encode_response, parse_request
@@ -70,6 +71,7 @@ class ReplicaFetchApi:
 
     @api(
         ApiKey.FETCH,
+        right=NODES,
         long_poll=True,
         pipelined=True,
         parse=_parse,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from goqueue.model.errors import GoQueueError, InvariantError
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.rights import NODES
 from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.receipt_routing import NO_DELAY
@@ -23,7 +24,7 @@ class SettleReceiptsApi:
     def __init__(self, acknowledger: Acknowledger) -> None:
         self._acknowledger = acknowledger
 
-    @api(ApiKey.SETTLE_RECEIPTS, 0, 0)
+    @api(ApiKey.SETTLE_RECEIPTS, 0, 0, right=NODES)
     async def settle(self, _ctx: RequestContext, request: Struct) -> Response:
         """Settle what is kept here; nothing is passed on once more."""
         answer: dict[str, Any] = {"throttle_time_ms": 0, "error_code": ErrorCode.none}

@@ -15,6 +15,7 @@ from goqueue.model.delivery import Priority
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.waiting import Waiter
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.rights import NODES
 from goqueue.reading.remote_source import LANE_RUN
 from goqueue.wire.kafka.error_codes import ErrorCode
 
@@ -37,7 +38,7 @@ class WatchSourcesApi:
         self._topics = topics
         self._partitions = partitions
 
-    @api(ApiKey.WATCH_SOURCES, 0, 0, long_poll=True)
+    @api(ApiKey.WATCH_SOURCES, 0, 0, right=NODES, long_poll=True)
     async def watch(self, _ctx: RequestContext, request: Struct) -> Response:
         """What the node does not know yet; nothing when the time is over."""
         loop = asyncio.get_running_loop()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from goqueue.model.errors import GoQueueError, TopicError
+from goqueue.model.errors import AuthorizationFailedError, GoQueueError, TopicError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Isolation
 from goqueue.protocols.kafka.brokers import leader_of
@@ -26,7 +26,9 @@ from goqueue.protocols.kafka.records.fetch_sessions import (
     Wanted,
 )
 from goqueue.protocols.kafka.registry import Waiting, api
+from goqueue.protocols.kafka.rights import TOPIC_READ, within
 from goqueue.protocols.kafka.turns import Pace
+from goqueue.protocols.permissions import Permissions
 from goqueue.reading.fetch import Fetched, FetchRequest, PartitionRead
 from goqueue.wire.kafka import fetch as wire
 from goqueue.wire.kafka.api_keys import ApiKey
@@ -78,6 +80,7 @@ class FetchApi:
         self._broker = broker
         self._brokers = brokers if broker.facts.is_cluster else None
         self._sessions = FetchSessions()
+        self._authorizer = broker.authorizer
 
     def fetch_plain(
         self, frame: memoryview, peer: Peer, version: int, correlation_id: int
@@ -96,7 +99,7 @@ class FetchApi:
         ctx = RequestContext(RequestPrefix(ApiKey.FETCH, version, correlation_id), client_id, peer)
         if len(session.wanted) > _MANY:
             return Waiting(ctx, self._serve(ctx, request, isolation, session), request)
-        plan = _Plan(isolation)
+        plan = _Plan(isolation, may=None if self._authorizer.is_open else ctx.may)
         for place, wanted in session.wanted.items():
             self._add(plan, place, wanted)
         reading = _reading(ctx, request, plan)
@@ -108,6 +111,7 @@ class FetchApi:
 
     @api(
         ApiKey.FETCH,
+        right=within(TOPIC_READ, note="each"),
         long_poll=True,
         parse=wire.parse_request,
         on_error=_refused,
@@ -127,7 +131,7 @@ class FetchApi:
         session: FetchSession,
     ) -> Response:
         _check_count(session)
-        plan = _Plan(isolation)
+        plan = _Plan(isolation, may=None if self._authorizer.is_open else ctx.may)
         pace = Pace() if len(session.wanted) > _MANY else None
         for place, wanted in list(session.wanted.items()):
             if pace is not None:
@@ -164,9 +168,11 @@ class FetchApi:
         """Read a partition, if there is such a topic; with `looks`, if there is the partition."""
         try:
             partition = TopicPartition(self._topic_name(place), place.partition)
+            if plan.may is not None:
+                plan.may.require(TOPIC_READ, partition.topic)
             if looks:
                 self._broker.partitions.partition(partition)
-        except TopicError as error:
+        except (TopicError, AuthorizationFailedError) as error:
             plan.unknown[place] = FetchedPartition(
                 place.partition, code_for(error), leader=leader_of(error)
             )
@@ -190,7 +196,9 @@ class _Plan(msgspec.Struct):
     places: list[Place] = []
     reads: list[PartitionRead] = []
     unknown: dict[Place, FetchedPartition] = {}
-    """Of topics that do not exist."""
+    """Of topics that do not exist, or that the client may not read."""
+    may: Permissions | None = None
+    """What the client may read; None: everything."""
 
 
 def _reading(ctx: RequestContext, request: wire.FetchRequest, plan: _Plan) -> FetchRequest:

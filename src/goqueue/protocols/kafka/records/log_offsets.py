@@ -11,6 +11,7 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.records.fetch import isolation_of
 from goqueue.protocols.kafka.registry import BrokerApi, api
+from goqueue.protocols.kafka.rights import DELETE, DESCRIBE, each_topic
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
@@ -42,14 +43,31 @@ def _no_offset(asked: Struct, code: ErrorCode) -> dict[str, Any]:
 
 def _refused(ctx: RequestContext, request: Struct, code: ErrorCode) -> Response:
     """Nothing was looked for; an answer says why at each partition, having no other place."""
+    return {"topics": [_not_listed(topic, code) for topic in request.topics]}
+
+
+def _not_listed(topic: Struct, code: ErrorCode) -> dict[str, Any]:
     return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [_no_offset(asked, code) for asked in topic.partitions],
-            }
-            for topic in request.topics
-        ]
+        "name": topic.name,
+        "partitions": [_no_offset(asked, code) for asked in topic.partitions],
+    }
+
+
+def _no_epoch(topic: Struct, code: ErrorCode) -> dict[str, Any]:
+    nothing = {"error_code": code, "leader_epoch": -1, "end_offset": _NOTHING}
+    return {
+        "topic": topic.topic,
+        "partitions": [{"partition": each.partition, **nothing} for each in topic.partitions],
+    }
+
+
+def _not_deleted(topic: Struct, code: ErrorCode) -> dict[str, Any]:
+    nothing = {"error_code": code, "low_watermark": _NOTHING}
+    return {
+        "name": topic.name,
+        "partitions": [
+            {"partition_index": each.partition_index, **nothing} for each in topic.partitions
+        ],
     }
 
 
@@ -58,7 +76,7 @@ class OffsetsApi(BrokerApi):
 
     # --- ListOffsets -----------------------------------------------------------------------------
 
-    @api(ApiKey.LIST_OFFSETS, on_error=_refused)
+    @api(ApiKey.LIST_OFFSETS, right=each_topic(DESCRIBE, _not_listed), on_error=_refused)
     async def list_offsets(self, ctx: RequestContext, request: Struct) -> Response:
         """The offset of a moment, or of an end, in each partition asked for."""
         isolation = isolation_of(request.isolation_level)
@@ -115,7 +133,7 @@ class OffsetsApi(BrokerApi):
 
     # --- OffsetForLeaderEpoch --------------------------------------------------------------------
 
-    @api(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+    @api(ApiKey.OFFSET_FOR_LEADER_EPOCH, right=each_topic(DESCRIBE, _no_epoch, name="topic"))
     async def offset_for_leader_epoch(self, ctx: RequestContext, request: Struct) -> Response:
         """Where the records of an epoch end, so that a client notices a truncated log."""
 
@@ -156,7 +174,7 @@ class OffsetsApi(BrokerApi):
 
     # --- DeleteRecords ---------------------------------------------------------------------------
 
-    @api(ApiKey.DELETE_RECORDS)
+    @api(ApiKey.DELETE_RECORDS, right=each_topic(DELETE, _not_deleted))
     async def delete_records(self, ctx: RequestContext, request: Struct) -> Response:
         """Let partitions start later."""
         return {

@@ -20,7 +20,9 @@ from goqueue.protocols.kafka.records.produce_results import (
     settle_single,
     tell,
 )
+from goqueue.protocols.kafka.records.produce_rights import may_write, permitted
 from goqueue.protocols.kafka.registry import Waiting, api
+from goqueue.protocols.kafka.rights import ID_WRITE, TOPIC_WRITE, all_of, within
 from goqueue.protocols.kafka.turns import in_turns
 from goqueue.publishing.delivery_headers import asks_to_be_opened
 from goqueue.publishing.requests import Acks, Published, PublishRequest
@@ -67,6 +69,7 @@ class ProduceApi:
         self._brokers = brokers if broker.facts.is_cluster else None
         self._broker = broker
         self._publisher = broker.publisher
+        self._authorizer = broker.authorizer
         self._joining = joining
         self._plain_topics = PlainTopics(broker)
 
@@ -82,6 +85,8 @@ class ProduceApi:
         if route is None:
             return None
         request, acks, way, answer = route
+        if not self._authorizer.is_open and not may_write(peer, way):
+            return None
         outcome: Published | GoQueueError | None
         try:
             outcome = self._publisher.publish_plain(way, batch, info, acks)
@@ -120,7 +125,9 @@ class ProduceApi:
         if route is None:
             return None
         request, acks, ways = route
-        if any(asks_to_be_opened(frame[start:stop]) for _, start, stop in ways):
+        if any(asks_to_be_opened(frame[start:stop]) for _, start, stop in ways) or (
+            not self._authorizer.is_open and not all(may_write(peer, way) for way, _, _ in ways)
+        ):
             return None
         publisher = self._publisher
         done: list[Published | DeferredPublish | GoQueueError] = []
@@ -182,6 +189,10 @@ class ProduceApi:
 
     @api(
         ApiKey.PRODUCE,
+        right=all_of(
+            within(TOPIC_WRITE, note="each"),
+            within(ID_WRITE, note="of a transactional producer"),
+        ),
         pipelined=True,
         parse=wire.parse_request,
         straight=produce_plain,
@@ -194,8 +205,13 @@ class ProduceApi:
         What is opened, and too large for the event loop, and what is held against schemas is
         appended when that has been done. What is sent behind it waits.
         """
+        refusal: GoQueueError | None = None
+        if not ctx.may.is_open:
+            request, refusal = permitted(ctx, request, partial(name_of, self._broker.topics))
         if self._must_prepare(request):
             ctx.is_large = True
+        if refusal is not None:
+            return self._append(ctx, request, refusal)
         joining = self._joining
         if (
             request.transactional_id is not None
@@ -240,6 +256,8 @@ class ProduceApi:
         results: list[TopicResult],
         waits: list[Wait],
     ) -> Response | Awaitable[Response | None] | None:
+        if ctx.refused is not None:
+            results = [*results, *ctx.refused["responses"]]
         if request.acks == Acks.NONE:
             if any(part.error_code for result in results for part in result.partitions):
                 # As Kafka does: there is no answer to say it with, and the client must look again.

@@ -8,9 +8,10 @@ coordinated (`turns`, `cluster_turns`).
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from goqueue.model.errors import (
+    AuthorizationFailedError,
     GoQueueError,
     InvalidGroupRequestError,
     InvariantError,
@@ -20,6 +21,7 @@ from goqueue.protocols.kafka.brokers import leader_of
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.limits import MAX_FETCH_BYTES
 from goqueue.protocols.kafka.registry import Waiting, api
+from goqueue.protocols.kafka.rights import READ, TOPIC_READ, all_of, group, within
 from goqueue.protocols.kafka.share.acknowledged import acknowledged_offsets
 from goqueue.protocols.kafka.share.queue_fetch import QueueFetches, has_settlements
 from goqueue.protocols.kafka.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSessions
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import Peer, RequestContext, Response, Struct
     from goqueue.protocols.kafka.share.fetch_connections import FetchConnections
     from goqueue.protocols.kafka.share.turns import Taken, Turns
+    from goqueue.protocols.permissions import Permissions
     from goqueue.queues.share.acknowledging import AcknowledgedOffsets
     from goqueue.wire.kafka.primitives import Buffer
 
@@ -51,6 +54,10 @@ if TYPE_CHECKING:
 _Outcomes: TypeAlias = "dict[TopicIdPartition, GoQueueError | None]"
 _Said: TypeAlias = "dict[TopicIdPartition, list[Struct]]"
 """By partition, what a request says of ranges of offsets."""
+
+
+SHARED: Final = all_of(group(READ), within(TOPIC_READ, note="each"))
+"""What it takes to get messages out of a queue group, and to acknowledge them."""
 
 
 class ShareFetchApi:
@@ -78,7 +85,7 @@ class ShareFetchApi:
         """`share_fetch` of clients of ours, as they ask as a rule."""
         return self._queues.fetch_plain(frame, peer, version, correlation_id)
 
-    @api(ApiKey.SHARE_FETCH, long_poll=True, straight=fetch_plain)
+    @api(ApiKey.SHARE_FETCH, right=SHARED, long_poll=True, straight=fetch_plain)
     async def share_fetch(self, ctx: RequestContext, request: Struct) -> Response:
         """Take in what the consumer says of messages it has, then hand it more."""
         if request.with_receipts:
@@ -107,7 +114,7 @@ class ShareFetchApi:
                 f"(whole batches) or {RECORD_LIMIT} (at most max_records)"
             )
         session = self._sessions.resume(key, request)
-        wanted, missing = self._partitions(session.places)
+        wanted, missing = self._partitions(ctx.may, session.places)
         acquiring = None
         if request.max_records > 0 and request.max_bytes > 0 and not request.is_renew_ack:
             acquiring = Acquiring(
@@ -121,12 +128,12 @@ class ShareFetchApi:
         turn = ShareTurn(*key, acquiring=acquiring, must_exist=True)
         taken, outcomes = await self._take(ctx, turn, said, can_renew=request.is_renew_ack)
         if not taken.found:  # a topic may have been deleted meanwhile: say which
-            _, missing = self._partitions(session.places)
+            _, missing = self._partitions(ctx.may, session.places)
         told = session.places if epoch == INITIAL_EPOCH else ()
         return self._answer(ctx, taken, outcomes, {**missing, **taken.found}, told)
 
     def _partitions(
-        self, places: Iterable[TopicIdPartition]
+        self, may: Permissions, places: Iterable[TopicIdPartition]
     ) -> tuple[list[TopicPartition], dict[TopicIdPartition, SharedPartition]]:
         """The partitions of a session, and what there is to say of those that are not here."""
         wanted: list[TopicPartition] = []
@@ -134,9 +141,10 @@ class ShareFetchApi:
         for place in places:
             try:
                 partition = self._members.partition(place)
+                may.require(TOPIC_READ, partition.topic)
                 self._turns.check_led(partition)
                 wanted.append(partition)
-            except TopicError as error:
+            except (TopicError, AuthorizationFailedError) as error:
                 leader = leader_of(error) or (-1, -1)
                 missing[place] = SharedPartition(
                     place[1], code_for(error), str(error), leader=leader
@@ -173,7 +181,7 @@ class ShareFetchApi:
         """`share_acknowledge` of clients of ours, as they acknowledge as a rule."""
         return self._queues.acknowledge_plain(frame, peer, version, correlation_id)
 
-    @api(ApiKey.SHARE_ACKNOWLEDGE, straight=acknowledge_plain)
+    @api(ApiKey.SHARE_ACKNOWLEDGE, right=SHARED, straight=acknowledge_plain)
     async def share_acknowledge(self, ctx: RequestContext, request: Struct) -> Response:
         """Take in what the consumer says of messages it has."""
         if has_settlements(request):
@@ -229,6 +237,7 @@ class ShareFetchApi:
         for place, batches_said in said.items():
             try:
                 partition = self._members.partition(place)
+                ctx.may.require(TOPIC_READ, partition.topic)
                 acknowledged[partition] = acknowledged_offsets(batches_said, can_renew=can_renew)
                 places[partition] = place
             except GoQueueError as error:

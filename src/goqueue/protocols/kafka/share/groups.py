@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.model.errors import GroupError
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
-from goqueue.protocols.kafka.groups.describing import by_topic_id, describe_groups, with_names
+from goqueue.protocols.kafka.groups.describing import (
+    DESCRIBED,
+    SUBSCRIBED,
+    by_topic_id,
+    describe_groups,
+    with_names,
+)
 from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.share.queue_members import QueueHeartbeats
 from goqueue.queues.share.members import LEAVING_EPOCH, ShareHeartbeat, ShareMembers
@@ -33,7 +39,7 @@ class ShareGroupsApi:
         self._members = ShareMembers(broker)
         self._sessions = sessions
 
-    @api(ApiKey.SHARE_GROUP_HEARTBEAT)
+    @api(ApiKey.SHARE_GROUP_HEARTBEAT, right=SUBSCRIBED)
     async def heartbeat(self, ctx: RequestContext, request: Struct) -> Response:
         """Join, stay or go."""
         if request.queue is not None:
@@ -75,7 +81,7 @@ class ShareGroupsApi:
         """
         return self._broker.facts.is_cluster or (said.group_id, said.member_id) in self._sessions
 
-    @api(ApiKey.SHARE_GROUP_DESCRIBE)
+    @api(ApiKey.SHARE_GROUP_DESCRIBE, right=DESCRIBED)
     async def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Each group asked for, with its members and what they read."""
         settled = self._broker.groups.settled

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.model.errors import GoQueueError, InvariantError
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.rights import NODES
 from goqueue.protocols.kafka.share.turn_wire import answer_of, refused, turn_of
 from goqueue.queues.share.members import ShareMembers
 from goqueue.queues.share.turns import ShareTurns
@@ -22,7 +23,7 @@ class ShareTurnsApi:
         self._turns = ShareTurns(broker)
         self._members = ShareMembers(broker)
 
-    @api(ApiKey.SHARE_TURN, 0, 0, long_poll=True)
+    @api(ApiKey.SHARE_TURN, 0, 0, right=NODES, long_poll=True)
     async def take(self, _ctx: RequestContext, request: Struct) -> Response:
         """Acknowledge, release, then acquire, waiting for the first message."""
         asked = turn_of(request, self._members.partition)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.model.errors import (
@@ -14,6 +15,18 @@ from goqueue.model.errors import (
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.rights import (
+    DELETE,
+    DESCRIBE,
+    READ,
+    TOPIC_DESCRIBE,
+    all_of,
+    code_of,
+    each_group,
+    each_topic,
+    group,
+    within,
+)
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, once_each
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.share.members import ShareMembers
@@ -25,10 +38,48 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
+    from goqueue.protocols.permissions import Permissions
     from goqueue.queues.delivery.group import QueueGroup
 
 
 _UNREAD: Final = -1
+
+
+def _undescribed(group: Struct, code: ErrorCode) -> dict[str, Any]:
+    return {"group_id": group.group_id, "topics": [], "error_code": code, "error_message": None}
+
+
+def _unaltered(topic: Struct, code: ErrorCode) -> dict[str, Any]:
+    return {
+        "topic_name": topic.topic_name,
+        "topic_id": None,
+        "partitions": [
+            {"partition_index": each.partition_index, "error_code": code, "error_message": None}
+            for each in topic.partitions
+        ],
+    }
+
+
+def _undeleted(topic: Struct, code: ErrorCode) -> dict[str, Any]:
+    return {
+        "topic_name": topic.topic_name,
+        "topic_id": None,
+        "error_code": code,
+        "error_message": None,
+    }
+
+
+def _refused_topic(name: str, numbers: list[int]) -> dict[str, Any]:
+    nothing = {"start_offset": _UNREAD, "leader_epoch": 0, "lag": _UNREAD}
+    code = code_of(TOPIC_DESCRIBE)
+    return {
+        "topic_name": name,
+        "topic_id": None,
+        "partitions": [
+            {"partition_index": each, **nothing, "error_code": code, "error_message": None}
+            for each in dict.fromkeys(numbers)
+        ],
+    }
 
 
 class ShareOffsetsApi:
@@ -41,13 +92,21 @@ class ShareOffsetsApi:
 
     # --- DescribeShareGroupOffsets ---------------------------------------------------------------
 
-    @api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
+    @api(
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        right=all_of(
+            each_group(DESCRIBE, _undescribed, name="group_id"),
+            within(TOPIC_DESCRIBE, note="each; all offsets of a group are those that it covers"),
+        ),
+    )
     async def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Where each group has its oldest message that it is not done with."""
         groups = once_each(request.groups, key=lambda each: each.group_id)
-        return await encode_in_turns(ctx, {"groups": Each(groups, self._describe)})
+        return await encode_in_turns(
+            ctx, {"groups": Each(groups, partial(self._describe, ctx.may))}
+        )
 
-    def _describe(self, asked: Struct) -> dict[str, Any]:
+    def _describe(self, may: Permissions, asked: Struct) -> dict[str, Any]:
         """What there is to say of a group; of one that is not there, that it has read nothing."""
         try:
             group = self._members.find(asked.group_id)
@@ -57,7 +116,7 @@ class ShareOffsetsApi:
         if asked.topics is None and group is not None:
             for key in group.queues:
                 partition = self._queues.sources.find(key)
-                if partition is not None:
+                if partition is not None and may.allows(TOPIC_DESCRIBE, partition.id.topic):
                     wanted[partition.id.topic].append(partition.id.partition)
         for topic in asked.topics or ():
             wanted[topic.topic_name] += topic.partitions
@@ -72,6 +131,8 @@ class ShareOffsetsApi:
                         for each in dict.fromkeys(numbers)
                     ],
                 }
+                if may.allows(TOPIC_DESCRIBE, name)
+                else _refused_topic(name, numbers)
                 for name, numbers in sorted(wanted.items())
             ],
         }
@@ -102,7 +163,12 @@ class ShareOffsetsApi:
 
     # --- AlterShareGroupOffsets ------------------------------------------------------------------
 
-    @api(ApiKey.ALTER_SHARE_GROUP_OFFSETS)
+    @api(
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        right=all_of(
+            group(READ), each_topic(READ, _unaltered, name="topic_name", answers="responses")
+        ),
+    )
     async def alter(self, ctx: RequestContext, request: Struct) -> Response:
         """Let a group without members go on elsewhere; each partition for itself.
 
@@ -152,7 +218,12 @@ class ShareOffsetsApi:
 
     # --- DeleteShareGroupOffsets -----------------------------------------------------------------
 
-    @api(ApiKey.DELETE_SHARE_GROUP_OFFSETS)
+    @api(
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+        right=all_of(
+            group(DELETE), each_topic(READ, _undeleted, name="topic_name", answers="responses")
+        ),
+    )
     async def delete(self, ctx: RequestContext, request: Struct) -> Response:
         """Let a group without members forget what it knows of topics."""
         names = list(dict.fromkeys(each.topic_name for each in request.topics))

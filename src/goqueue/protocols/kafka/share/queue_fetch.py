@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import (
+    AuthorizationFailedError,
     CoordinatorUnavailableError,
     GoQueueError,
     InvalidGroupRequestError,
@@ -29,6 +30,7 @@ from goqueue.protocols.kafka.context import RequestContext
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.limits import MAX_FETCH_BYTES
 from goqueue.protocols.kafka.registry import ApiKey, Waiting
+from goqueue.protocols.kafka.rights import GROUP_READ, TOPIC_READ
 from goqueue.protocols.kafka.share.queue_settlements import plain_said, said_in
 from goqueue.queues.share.acknowledging import ShareAcks
 from goqueue.queues.share.members import ShareMembers
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import Peer, Response, Struct
     from goqueue.protocols.kafka.share.fetch_connections import FetchConnections
     from goqueue.protocols.kafka.share.queue_settlements import Said
+    from goqueue.protocols.permissions import Permissions
     from goqueue.queues.acquired_batch import Portion
     from goqueue.queues.share.settlements import Unsettled
     from goqueue.wire.kafka.primitives import Buffer
@@ -82,6 +85,32 @@ class QueueFetches:
         self._acks = ShareAcks(broker)
         self._members = ShareMembers(broker)
         self._connections = connections
+        self._authorizer = broker.authorizer
+
+    # --- Rights ----------------------------------------------------------------------------------
+
+    def _may_say(self, peer: Peer, group_id: str, said: Said) -> bool:
+        """Whether a plain request may be served as it is; what refuses it serves it otherwise."""
+        if self._authorizer.is_open:
+            return True
+        may = peer.session.permissions
+        topics = self._broker.topics.catalogue.by_id
+        return may.allows(GROUP_READ, group_id) and all(
+            may.allows(TOPIC_READ, topics[key[0]].name) for key in said
+        )
+
+    def _permitted(self, may: Permissions, said: Said, refused: _Refused) -> tuple[Said, _Refused]:
+        """What a client may acknowledge, and why not, of all the rest."""
+        if may.is_open:
+            return said, refused
+        refused = dict(refused)
+        topics = self._broker.topics.catalogue.by_id
+        for key in said:
+            try:
+                may.require(TOPIC_READ, topics[key[0]].name)
+            except AuthorizationFailedError as error:
+                refused[key] = error
+        return {key: each for key, each in said.items() if key not in refused}, refused
 
     # --- ShareFetch ------------------------------------------------------------------------------
 
@@ -91,7 +120,7 @@ class QueueFetches:
         """`fetch` of what a client asks for as a rule; None when this is something else."""
         request = parse_fetch(frame, version)
         said = None if request is None else plain_said(self._members, request[1])
-        if request is None or said is None:
+        if request is None or said is None or not self._may_say(peer, request[0].group_id, said):
             return None
         prefix = RequestPrefix(ApiKey.SHARE_FETCH, version, correlation_id)
         return _begun(prefix, peer, self._fetch(peer, request[0], said, {}))
@@ -111,7 +140,7 @@ class QueueFetches:
             said, refused = said_in(self._members, request)
         except GoQueueError as error:
             return named_error(error)
-        return await self._fetch(ctx.peer, wanted, said, refused)
+        return await self._fetch(ctx.peer, wanted, *self._permitted(ctx.may, said, refused))
 
     async def _fetch(
         self, peer: Peer, wanted: QueueFetch, said: Said, refused: _Refused
@@ -139,6 +168,9 @@ class QueueFetches:
         member = self._broker.queue_members.find(group_id, member_id)
         if member is None:
             raise UnknownMemberError(f"there is no queue group {group_id!r}: join it first")
+        if not self._authorizer.is_open:
+            for name in self._broker.queue_members.topics_of(member):
+                peer.session.permissions.require(TOPIC_READ, name)
         self._connections.used_by(peer.session, (group_id, member_id))
         try:
             return await self._broker.deliverer.acquire(
@@ -188,7 +220,7 @@ class QueueFetches:
         """`acknowledge` of what a client says as a rule; None when this is something else."""
         request = parse_acknowledge(frame, version)
         said = None if request is None else plain_said(self._members, request[1])
-        if request is None or said is None:
+        if request is None or said is None or not self._may_say(peer, request[0], said):
             return None
         prefix = RequestPrefix(ApiKey.SHARE_ACKNOWLEDGE, version, correlation_id)
         return _begun(prefix, peer, self._acknowledge(version, request[0], said, {}))
@@ -199,6 +231,7 @@ class QueueFetches:
             said, refused = said_in(self._members, request)
         except GoQueueError as error:
             return named_error(error)
+        said, refused = self._permitted(ctx.may, said, refused)
         return await self._acknowledge(ctx.version, request.group_id, said, refused)
 
     async def _acknowledge(

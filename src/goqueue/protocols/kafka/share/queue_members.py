@@ -13,6 +13,7 @@ from goqueue.model.errors import (
 from goqueue.model.limits import MAX_DELIVERIES, MAX_UNACKED, MAX_VISIBILITY_MS
 from goqueue.protocols.kafka.errors import ErrorCode
 from goqueue.protocols.kafka.groups.describing import by_topic_id
+from goqueue.protocols.kafka.rights import TOPIC_READ
 from goqueue.protocols.kafka.share.queue_fetch import named_error
 from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.queues.share.members import JOINING_EPOCH, LEAVING_EPOCH
@@ -64,6 +65,8 @@ class QueueHeartbeats:
     async def _join(self, ctx: RequestContext, request: Struct) -> QueueMember:
         if not request.subscribed_topic_names:
             raise InvalidGroupRequestError("a joining member must name its topics")
+        for name in request.subscribed_topic_names:
+            ctx.may.require(TOPIC_READ, name)
         key = request.group_id, request.member_id
         member = await self._members.join(
             request.group_id,

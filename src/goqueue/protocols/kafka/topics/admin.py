@@ -15,6 +15,16 @@ from goqueue.protocols.kafka.configs.topic_configs import TopicResources
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.limits import MAX_CREATED_PARTITIONS
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.rights import (
+    ALTER,
+    CLUSTER_CREATE,
+    TOPIC_CREATE,
+    TOPIC_DELETE,
+    TOPIC_DESCRIBE_CONFIGS,
+    all_of,
+    each_topic,
+    within,
+)
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 from goqueue.topics.replica_assignments import (
     ANYWHERE,
@@ -29,13 +39,20 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.permissions import Permissions
     from goqueue.topics.catalogue import Topic
     from goqueue.topics.setting import Setting
     from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.reading import Struct
 
 _DEFAULT: Final = -1
+_UNTOLD: Final = {"num_partitions": -1, "replication_factor": -1, "configs": []}
+"""In place of what a topic is like, for those who may not know it."""
 _BY_ID_FROM: Final = 6
+
+
+def _not_grown(topic: Struct, code: ErrorCode) -> dict[str, Any]:
+    return {"name": topic.name, "error_code": code, "error_message": None}
 
 
 class AdminTopicsApi:
@@ -47,7 +64,13 @@ class AdminTopicsApi:
 
     # --- CreateTopics ----------------------------------------------------------------------------
 
-    @api(ApiKey.CREATE_TOPICS)
+    @api(
+        ApiKey.CREATE_TOPICS,
+        right=all_of(
+            within(CLUSTER_CREATE, TOPIC_CREATE, note="each"),
+            within(TOPIC_DESCRIBE_CONFIGS, note="to be told the settings"),
+        ),
+    )
     async def create_topics(self, ctx: RequestContext, request: Struct) -> Response:
         """Make topics, or say whether they could be made."""
         times = Counter(topic.name for topic in request.topics)
@@ -59,15 +82,21 @@ class AdminTopicsApi:
             results = [_refused_topic(t.name, code, f"{message} made") for t in topics]
         else:
             results = [
-                await self._create(topic, twice=times[topic.name] > 1, dry=request.validate_only)
+                await self._create(
+                    ctx.may, topic, twice=times[topic.name] > 1, dry=request.validate_only
+                )
                 async for topic in in_turns(topics)
             ]
         return await encode_in_turns(ctx, {"topics": results})
 
-    async def _create(self, asked: Struct, *, twice: bool, dry: bool) -> dict[str, Any]:
+    async def _create(
+        self, may: Permissions, asked: Struct, *, twice: bool, dry: bool
+    ) -> dict[str, Any]:
         if twice:
             return _refused_topic(asked.name, ErrorCode.invalid_request, "named more than once")
         try:
+            if not may.allows(CLUSTER_CREATE):
+                may.require(TOPIC_CREATE, asked.name)
             overrides = given(asked)
             count, replication = self._partitions(asked)
             if dry:
@@ -78,11 +107,17 @@ class AdminTopicsApi:
                 topic = await self._broker.create_topic(asked.name, count, overrides, replication)
         except GoQueueError as error:
             return _refused_topic(asked.name, code_for(error), str(error))
-        return {
+        answer = {
             "name": topic.name,
             "topic_id": topic.topic_id,
             "error_code": ErrorCode.none,
             "error_message": None,
+        }
+        if not may.allows(TOPIC_DESCRIBE_CONFIGS, topic.name):
+            code = ErrorCode.topic_authorization_failed
+            return {**answer, **_UNTOLD, "topic_config_error_code": code}
+        return {
+            **answer,
             "topic_config_error_code": ErrorCode.none,
             "num_partitions": topic.partition_count,
             "replication_factor": topic.replication_factor,
@@ -125,7 +160,7 @@ class AdminTopicsApi:
 
     # --- DeleteTopics ----------------------------------------------------------------------------
 
-    @api(ApiKey.DELETE_TOPICS)
+    @api(ApiKey.DELETE_TOPICS, right=within(TOPIC_DELETE, note="each"))
     async def delete_topics(self, ctx: RequestContext, request: Struct) -> Response:
         """Delete topics, named by name or by id."""
         if ctx.version < _BY_ID_FROM:
@@ -134,17 +169,22 @@ class AdminTopicsApi:
             asked = [(topic.name, topic.topic_id) for topic in request.topics]
         return {
             "responses": [
-                await self._delete(name, topic_id) async for name, topic_id in in_turns(asked)
+                await self._delete(ctx.may, name, topic_id)
+                async for name, topic_id in in_turns(asked)
             ]
         }
 
-    async def _delete(self, name: str | None, topic_id: Any) -> dict[str, Any]:
+    async def _delete(self, may: Permissions, name: str | None, topic_id: Any) -> dict[str, Any]:
         catalogue = self._broker.topics.catalogue
-        if name not in catalogue.by_name and topic_id not in catalogue.by_id:
-            await self._broker.topics.refresh()
         try:
+            if name is not None:
+                may.require(TOPIC_DELETE, name)
+            if name not in catalogue.by_name and topic_id not in catalogue.by_id:
+                await self._broker.topics.refresh()
             if name is None:
-                name = self._broker.topics.catalogue.topic_with_id(topic_id).name
+                found = self._broker.topics.catalogue.topic_with_id(topic_id).name
+                may.require(TOPIC_DELETE, found)
+                name = found
             topic = await self._broker.delete_topic(name)
         except GoQueueError as error:
             return {
@@ -162,7 +202,7 @@ class AdminTopicsApi:
 
     # --- CreatePartitions ------------------------------------------------------------------------
 
-    @api(ApiKey.CREATE_PARTITIONS)
+    @api(ApiKey.CREATE_PARTITIONS, right=each_topic(ALTER, _not_grown, answers="results"))
     async def create_partitions(self, ctx: RequestContext, request: Struct) -> Response:
         """Give topics more partitions."""
         times = Counter(topic.name for topic in request.topics)
@@ -203,7 +243,5 @@ def _refused_topic(name: str, code: ErrorCode, message: str) -> dict[str, Any]:
         "error_code": code,
         "error_message": message,
         "topic_config_error_code": ErrorCode.none,
-        "num_partitions": -1,
-        "replication_factor": -1,
-        "configs": [],
+        **_UNTOLD,
     }

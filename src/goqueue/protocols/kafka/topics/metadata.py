@@ -15,15 +15,25 @@ from goqueue.protocols.kafka.access.operations import cluster_operations, topic_
 from goqueue.protocols.kafka.brokers import NONE, Brokers, leader_code
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.rights import (
+    CLUSTER_CREATE,
+    TOPIC_CREATE,
+    TOPIC_DESCRIBE,
+    all_of,
+    within,
+)
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
-from goqueue.topics.catalogue import Topic, check_name
+from goqueue.topics.names import check_name
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from uuid import UUID
 
     from goqueue.broker.log_broker import LogBroker
     from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.permissions import Permissions
+    from goqueue.topics.catalogue import Topic
     from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.reading import Struct
 
@@ -63,20 +73,29 @@ class MetadataApi:
         self._brokers = brokers
         self._creations = CreationRate(broker.clock.monotonic_s())
 
-    @api(ApiKey.METADATA)
+    @api(
+        ApiKey.METADATA,
+        right=all_of(
+            within(TOPIC_DESCRIBE, note="each; a list of all topics has those that it covers"),
+            within(CLUSTER_CREATE, TOPIC_CREATE, note="to create missing topics"),
+        ),
+    )
     async def metadata(self, ctx: RequestContext, request: Struct) -> Response:
         """Describe the node and the topics asked for, making missing ones where that is wanted."""
         everything = request.topics is None or (ctx.version == 0 and not request.topics)
         found: list[Topic | dict[str, Any]]
         if everything:
-            found = list(self._broker.topics.catalogue.by_name.values())
+            topics = self._broker.topics.catalogue.by_name.values()
+            found = [*ctx.may.visible(TOPIC_DESCRIBE, topics, lambda topic: topic.name)]
         else:
             may_create = bool(request.allow_auto_topic_creation)
             asked = once_each(request.topics, key=lambda each: each.topic_id or each.name)
             found = [
-                await self._asked(topic, may_create=may_create) async for topic in in_turns(asked)
+                await self._asked(ctx.may, topic, may_create=may_create)
+                async for topic in in_turns(asked)
             ]
-        operations = topic_operations(asked=request.include_topic_authorized_operations)
+        asks_operations = request.include_topic_authorized_operations
+        operations = partial(topic_operations, ctx.may, asked=asks_operations)
         return await encode_in_turns(
             ctx,
             {
@@ -85,32 +104,40 @@ class MetadataApi:
                 "controller_id": self._brokers.controller_id(ctx.listener_name),
                 "topics": Each(found, partial(self._describe, operations)),
                 "cluster_authorized_operations": cluster_operations(
-                    asked=request.include_cluster_authorized_operations
+                    ctx.may, asked=request.include_cluster_authorized_operations
                 ),
             },
         )
 
-    async def _asked(self, topic: Struct, *, may_create: bool) -> Topic | dict[str, Any]:
+    async def _asked(
+        self, may: Permissions, topic: Struct, *, may_create: bool
+    ) -> Topic | dict[str, Any]:
         """One topic that the client named, or the answer that says why there is none."""
         catalogue = self._broker.topics.catalogue
         try:
             name = topic.name or ""
+            if not topic.topic_id:
+                may.require(TOPIC_DESCRIBE, name)
             found = catalogue.by_id.get(topic.topic_id) or catalogue.by_name.get(name)
             if found is None and self._brokers.is_cluster:
                 await self._broker.topics.refresh()
             catalogue = self._broker.topics.catalogue
             if topic.topic_id:
-                return catalogue.topic_with_id(topic.topic_id)
+                found = catalogue.topic_with_id(topic.topic_id)
+                may.require(TOPIC_DESCRIBE, found.name)
+                return found
             found = catalogue.by_name.get(name)
-            return found or await self._missing(name, may_create=may_create)
+            return found or await self._missing(may, name, may_create=may_create)
         except GoQueueError as error:
             return _without(topic.name, topic.topic_id, error)
 
-    async def _missing(self, name: str, *, may_create: bool) -> Topic:
+    async def _missing(self, may: Permissions, name: str, *, may_create: bool) -> Topic:
         if not (may_create and self._broker.settings.auto_create_topics):
             raise UnknownTopicError(
                 f"there is no topic {name!r}, and auto-creation was not requested"
             )
+        if not may.allows(CLUSTER_CREATE):
+            may.require(TOPIC_CREATE, name)
         check_name(name)
         if not self._creations.take(self._broker.clock.monotonic_s()):
             _log.warning(
@@ -126,9 +153,11 @@ class MetadataApi:
         _log.info("auto-created topic %s with %d partitions", name, topic.partition_count)
         return topic
 
-    def _describe(self, operations: int, topic: Topic | dict[str, Any]) -> dict[str, Any]:
+    def _describe(
+        self, operations: Callable[[str], int], topic: Topic | dict[str, Any]
+    ) -> dict[str, Any]:
         if isinstance(topic, dict):
-            return {**topic, "topic_authorized_operations": operations}
+            return {**topic, "topic_authorized_operations": operations(topic["name"] or "")}
 
         def describe(number: int) -> dict[str, Any]:
             leader, epoch, replicas, isr, _, offline = self._brokers.partition(
@@ -150,7 +179,7 @@ class MetadataApi:
             "topic_id": topic.topic_id,
             "is_internal": topic.is_internal,
             "partitions": Each(range(topic.partition_count), describe),
-            "topic_authorized_operations": operations,
+            "topic_authorized_operations": operations(topic.name),
         }
 
 

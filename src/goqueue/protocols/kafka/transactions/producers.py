@@ -15,6 +15,15 @@ from goqueue.protocols.kafka.context import RequestContext
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.limits import MAX_SMALL_ELEMENTS
 from goqueue.protocols.kafka.registry import Waiting, api
+from goqueue.protocols.kafka.rights import (
+    ID_WRITE,
+    IDEMPOTENT_WRITE,
+    READ,
+    TOPIC_WRITE,
+    all_of,
+    each_topic,
+    within,
+)
 from goqueue.protocols.kafka.transactions.fenced_codes import known_to
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
 from goqueue.transactions.messages import Identity, InitRequest
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
     from goqueue.broker.log_broker import LogBroker
     from goqueue.partitions.partition import Partition
     from goqueue.protocols.kafka.context import Peer
+    from goqueue.protocols.permissions import Permissions
     from goqueue.transactions.service import Transactions
     from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.reading import Struct
@@ -46,6 +56,16 @@ def _refused(ctx: RequestContext, request: Struct, code: ErrorCode) -> Response:
         "error_code": known_to(ctx.version, code, fenced_from=_FENCED_FROM),
         "producer_id": -1,
         "producer_epoch": -1,
+    }
+
+
+def _undescribed(topic: Struct, code: ErrorCode) -> dict[str, Any]:
+    nothing: dict[str, Any] = {"error_code": code, "active_producers": []}
+    return {
+        "name": topic.name,
+        "partitions": [
+            {"partition_index": number, **nothing} for number in topic.partition_indexes
+        ],
     }
 
 
@@ -69,20 +89,38 @@ class ProducersApi:
             request = parse_body(cursor, key, version)
         except RequestError:
             return None
-        if request.transactional_id is not None:
+        if request.transactional_id is not None or not peer.session.permissions.is_open:
             return None
         ctx = RequestContext(RequestPrefix(key, version, correlation_id), client_id, peer)
         return Waiting(ctx, self.init_producer_id(ctx, request), request)
 
-    @api(ApiKey.INIT_PRODUCER_ID, on_error=_refused, straight=init_idempotent)
+    @api(
+        ApiKey.INIT_PRODUCER_ID,
+        right=all_of(
+            within(ID_WRITE, note="of the producer, if it has one"),
+            within(IDEMPOTENT_WRITE, TOPIC_WRITE, note="if it has none; WRITE on any topic"),
+        ),
+        on_error=_refused,
+        straight=init_idempotent,
+    )
     async def init_producer_id(self, ctx: RequestContext, request: Struct) -> Response:
         """An identity: a new one, or the next of a transactional id."""
+        if not ctx.may.is_open:
+            self._check(ctx.may, request.transactional_id)
         identity = await self._identity(request)
         return {
             "error_code": ErrorCode.none,
             "producer_id": identity.producer_id,
             "producer_epoch": identity.epoch,
         }
+
+    @staticmethod
+    def _check(may: Permissions, transactional_id: str | None) -> None:
+        """Refuse an identity to a client that may write nothing with it."""
+        if transactional_id is not None:
+            may.require(ID_WRITE, transactional_id)
+        else:
+            may.require(IDEMPOTENT_WRITE)
 
     async def _identity(self, request: Struct) -> Identity:
         if request.transactional_id is None:
@@ -105,7 +143,7 @@ class ProducersApi:
             )
         )
 
-    @api(ApiKey.DESCRIBE_PRODUCERS)
+    @api(ApiKey.DESCRIBE_PRODUCERS, right=each_topic(READ, _undescribed))
     async def describe_producers(self, ctx: RequestContext, request: Struct) -> Response:
         """The idempotent producers that a partition remembers."""
         numbers: defaultdict[str, dict[int, None]] = defaultdict(dict)

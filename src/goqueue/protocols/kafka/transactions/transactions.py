@@ -12,6 +12,18 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.rights import (
+    ID_WRITE,
+    READ,
+    TOPIC_WRITE,
+    WRITE,
+    all_of,
+    code_of,
+    each_topic,
+    group,
+    transactional_id,
+    within,
+)
 from goqueue.protocols.kafka.transactions.fenced_codes import known_to
 from goqueue.transactions.messages import EndRequest, Identity
 from goqueue.transactions.series import Member, TogetherRequest
@@ -30,9 +42,11 @@ class AtomicCommitApi:
     def __init__(self, broker: Broker) -> None:
         self._transactions = broker.transactions
 
-    @api(ApiKey.COMMIT_TOGETHER)
+    @api(ApiKey.COMMIT_TOGETHER, right=within(ID_WRITE, note="each member"))
     async def commit_together(self, ctx: RequestContext, request: Struct) -> Response:
         """Commit a batch, or abort it. Asked again, the answer is the same."""
+        for each in request.members:
+            ctx.may.require(ID_WRITE, each.transactional_id)
         wanted = TogetherRequest(
             series=request.series,
             number=request.number,
@@ -61,6 +75,20 @@ def _refused(ctx: RequestContext, request: Struct, code: ErrorCode) -> Response:
     return {"error_code": known_to(ctx.version, code, fenced_from=_FENCED_FROM)}
 
 
+def _unstaged(topic: Struct, code: ErrorCode) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "partitions": [
+            {"partition_index": each.partition_index, "error_code": code}
+            for each in topic.partitions
+        ],
+    }
+
+
+def _none_staged(_ctx: RequestContext, request: Struct, code: ErrorCode) -> Response:
+    return {"topics": [_unstaged(topic, code) for topic in request.topics]}
+
+
 class TransactionsApi:
     """Serves transactional producers."""
 
@@ -70,7 +98,10 @@ class TransactionsApi:
 
     # --- AddPartitionsToTxn ----------------------------------------------------------------------
 
-    @api(ApiKey.ADD_PARTITIONS_TO_TXN)
+    @api(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        right=all_of(within(ID_WRITE, note="each"), within(TOPIC_WRITE, note="each")),
+    )
     async def add_partitions(self, ctx: RequestContext, request: Struct) -> Response:
         """Let transactions write to partitions, or only look whether they may."""
         if ctx.version >= _BATCHED_FROM:
@@ -93,6 +124,8 @@ class TransactionsApi:
     async def _add(self, ctx: RequestContext, each: Struct) -> dict[TopicPartition, ErrorCode]:
         identity = Identity(each.producer_id, each.producer_epoch)
         places = _places(each.topics)
+        if not ctx.may.allows(ID_WRITE, each.transactional_id):
+            return dict.fromkeys(places, code_of(ID_WRITE))
         if each.verify_only:
             # That the partition was added is committed: a producer writes when it is told so. To
             # wait for what was stored since would cost each transaction a round among replicas.
@@ -107,6 +140,8 @@ class TransactionsApi:
         places: list[TopicPartition],
     ) -> dict[TopicPartition, ErrorCode]:
         """All or none, as in Kafka: one that does not exist keeps the others out."""
+        if not ctx.may.allows(ID_WRITE, transactional_id):
+            return dict.fromkeys(places, code_of(ID_WRITE))
         await self._look_for(place.topic for place in places)
         codes = {place: self._missing(ctx, place) for place in places}
         if any(codes.values()):
@@ -122,6 +157,8 @@ class TransactionsApi:
 
     def _missing(self, ctx: RequestContext, place: TopicPartition) -> ErrorCode:
         """Why a partition cannot be added. Nodes add those of groups, whose offsets they stage."""
+        if not ctx.may.allows(TOPIC_WRITE, place.topic):
+            return code_of(TOPIC_WRITE)
         try:
             topic = self._broker.topics.catalogue.require(place)
         except GoQueueError as error:
@@ -146,7 +183,11 @@ class TransactionsApi:
 
     # --- Offsets ---------------------------------------------------------------------------------
 
-    @api(ApiKey.ADD_OFFSETS_TO_TXN, on_error=_refused)
+    @api(
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        right=all_of(transactional_id(WRITE), group(READ)),
+        on_error=_refused,
+    )
     async def add_offsets(self, ctx: RequestContext, request: Struct) -> Response:
         """Let a transaction commit offsets of a group."""
         if not request.group_id:
@@ -155,7 +196,11 @@ class TransactionsApi:
         await self._transactions.add_offsets(request.transactional_id, identity, request.group_id)
         return {"error_code": ErrorCode.none}
 
-    @api(ApiKey.TXN_OFFSET_COMMIT)
+    @api(
+        ApiKey.TXN_OFFSET_COMMIT,
+        right=all_of(transactional_id(WRITE), group(READ), each_topic(READ, _unstaged)),
+        on_error=_none_staged,
+    )
     async def txn_offset_commit(self, ctx: RequestContext, request: Struct) -> Response:
         """Note offsets that count when the transaction commits; one result for each partition."""
         await self._look_for(topic.name for topic in request.topics)
@@ -228,7 +273,7 @@ class TransactionsApi:
 
     # --- EndTxn ----------------------------------------------------------------------------------
 
-    @api(ApiKey.END_TXN, on_error=_refused)
+    @api(ApiKey.END_TXN, right=transactional_id(WRITE), on_error=_refused)
     async def end_txn(self, ctx: RequestContext, request: Struct) -> Response:
         """Commit or abort. From version 5 on the producer goes on in the epoch that it is told."""
         identity = Identity(request.producer_id, request.producer_epoch)

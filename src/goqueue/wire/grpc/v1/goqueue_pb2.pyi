@@ -2235,7 +2235,9 @@ class PartitionInfo(_message.Message):
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     log_start: _builtins.int
+    """-1 while no replica tells, as in a cluster before there is a leader"""
     log_end: _builtins.int
+    """likewise"""
     size_bytes: _builtins.int
     def __init__(
         self,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 import grpc
 
 if TYPE_CHECKING:
-    from goqueue.server.tls import Certificates, Pem
-
-logger = logging.getLogger(__name__)
+    from goqueue.server.security.certificates import Certificates, Pem
 
 
 def grpc_credentials(certificates: Certificates) -> grpc.ServerCredentials:
@@ -18,20 +15,15 @@ def grpc_credentials(certificates: Certificates) -> grpc.ServerCredentials:
 
     gRPC speaks TLS 1.2 and 1.3 and cannot be told to leave one out.
     """
-    seen = certificates.pem()
+    seen = certificates.pem
 
     def newest() -> grpc.ServerCertificateConfiguration | None:
         """None says that nothing has changed. Called from gRPC's own threads."""
         nonlocal seen
-        try:
-            pem = certificates.pem()
-        except OSError as error:
-            logger.warning("TLS: the current certificate stays in use: %s", error)
+        if certificates.pem is seen:
             return None
-        if pem == seen:
-            return None
-        seen = pem
-        return _configuration(pem)
+        seen = certificates.pem
+        return _configuration(seen)
 
     credentials: grpc.ServerCredentials = grpc.dynamic_ssl_server_credentials(
         _configuration(seen),

@@ -9,7 +9,7 @@ from goqueue.access.credentials import Decoys
 from goqueue.access.keys import SCRAM_HASHES, Mechanism, keys_from_password
 from goqueue.access.scram import ScramLogin, ScramState
 from goqueue.model.errors import AuthenticationFailedError
-from unit.tenancy.scram_client import ScramClient
+from unit.access.scram_client import ScramClient
 
 SALT = b"a salt of some bytes"
 KEYS = {

@@ -27,8 +27,6 @@ logger = logging.getLogger(__name__)
 
 FOLDER: Final = "tls"
 """Of a certificate that we made ourselves, in the data folder."""
-RELOAD_S: Final = 30.0
-"""How often the files are looked at."""
 
 _VERSIONS: Final = {
     TlsVersion.V1_2: ssl.TLSVersion.TLSv1_2,
@@ -42,7 +40,7 @@ _CLIENT_CERTIFICATES: Final = {
     ClientAuth.REQUIRE_VERIFY: ssl.CERT_REQUIRED,
 }
 
-_Stamp: TypeAlias = "tuple[tuple[int, int, int], ...]"
+Stamp: TypeAlias = "tuple[tuple[int, int, int], ...]"
 
 
 class TlsFilesError(StartError):
@@ -60,7 +58,7 @@ def load_certificates(config: Config, clock: Clock) -> Certificates | None:
         return None
     if tls.cert_file is not None and tls.key_file is not None:
         return Certificates(tls, tls.cert_file, tls.key_file)
-    from goqueue.server.self_signed import self_signed  # noqa: PLC0415 - rarely used
+    from goqueue.server.security.self_signed import self_signed  # noqa: PLC0415 - rarely used
 
     now = datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
     return Certificates(tls, *self_signed(config.broker.data_dir / FOLDER, now))
@@ -88,7 +86,12 @@ class Certificates:
         self._cert_file = cert_file
         self._key_file = key_file
         self._seen = self._stamp()
+        self.pem = self._read_pem()
+        """What was loaded last, for a listener that has no use for a context."""
         self._newest = self._load()
+        self.failure: str | None = None
+        """Why files that have changed are not in use; the certificate before them is."""
+        self.reload_count = self.failure_count = 0
         self.context = self._load()
         """For the listeners."""
         self.context.sni_callback = self._hand_over
@@ -111,39 +114,34 @@ class Certificates:
             stamp = self._stamp()
             if stamp == self._seen:
                 return False
-            self._newest = self._load()
+            pem, newest = self._read_pem(), self._load()
+            if self._stamp() != stamp:
+                return False  # somebody is writing them: they are loaded at the next look
         except TlsFilesError as error:
             logger.warning("TLS: the current certificate stays in use: %s", error)
+            self.failure = str(error)
+            self.failure_count += 1
             return False
-        self._seen = stamp
+        self._newest, self.pem, self._seen = newest, pem, stamp
+        self.failure = None
+        self.reload_count += 1
         return True
 
-    def pem(self) -> Pem:
-        """The files as they are now, for a listener that has no use for a context.
-
-        Raises:
-            OSError: one of them cannot be read.
-        """
+    def _read_pem(self) -> Pem:
         ca_file = self._tls.ca_file
-        return Pem(
-            key=self._key_file.read_bytes(),
-            chain=self._cert_file.read_bytes(),
-            authorities=None if ca_file is None else ca_file.read_bytes(),
-            requires_client=_CLIENT_CERTIFICATES[self._tls.client_auth] is ssl.CERT_REQUIRED,
-        )
+        try:
+            return Pem(
+                key=self._key_file.read_bytes(),
+                chain=self._cert_file.read_bytes(),
+                authorities=None if ca_file is None else ca_file.read_bytes(),
+                requires_client=_CLIENT_CERTIFICATES[self._tls.client_auth] is ssl.CERT_REQUIRED,
+            )
+        except OSError as error:
+            text = error.strerror or error
+            raise TlsFilesError(f"TLS: {error.filename} cannot be read: {text}") from error
 
-    def _stamp(self) -> _Stamp:
-        """What tells a changed file. Taken before loading, so a change meanwhile is seen later."""
-        stamps = []
-        for path in (self._cert_file, self._key_file, self._tls.ca_file):
-            if path is not None:
-                try:
-                    found = path.stat()
-                except OSError as error:
-                    text = error.strerror or error
-                    raise TlsFilesError(f"TLS: {path} cannot be read: {text}") from error
-                stamps.append((found.st_mtime_ns, found.st_size, found.st_ino))
-        return tuple(stamps)
+    def _stamp(self) -> Stamp:
+        return stamp_of(self._cert_file, self._key_file, self._tls.ca_file)
 
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -153,6 +151,24 @@ class Certificates:
         if self._tls.ca_file is not None:
             _load_authorities(context, self._tls.ca_file)
         return context
+
+
+def stamp_of(*paths: Path | None) -> Stamp:
+    """What tells a changed file. Taken before loading, so that a change meanwhile is seen later.
+
+    Raises:
+        TlsFilesError: one of the files is not there.
+    """
+    stamps = []
+    for path in paths:
+        if path is not None:
+            try:
+                found = path.stat()
+            except OSError as error:
+                text = error.strerror or error
+                raise TlsFilesError(f"TLS: {path} cannot be read: {text}") from error
+            stamps.append((found.st_mtime_ns, found.st_size, found.st_ino))
+    return tuple(stamps)
 
 
 def _load_pair(context: ssl.SSLContext, cert_file: Path, key_file: Path) -> None:

@@ -1,0 +1,145 @@
+"""Who a client is: one place for the credentials of every protocol.
+
+A login that fails raises the same error whatever was wrong; its text is for the log. Work that
+takes long, such as deriving keys from a password, is done in the executor. Wrong logins are slowed
+(`login_throttle`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from goqueue.access.api_keys import KEY_PREFIX, is_key_id
+from goqueue.access.login_throttle import LoginThrottle
+from goqueue.access.name_rules import map_name
+from goqueue.access.principals import Principal, PrincipalKind
+from goqueue.model.errors import AuthenticationFailedError
+from goqueue.model.limits import MAX_USER_NAME_BYTES
+from goqueue.model.tuples import NamedTuple
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from goqueue.access.directory import AccessDirectory
+    from goqueue.access.oidc import OidcTokens
+    from goqueue.access.settings import AccessSettings
+    from goqueue.runtime.clock import Clock
+
+
+class Login(NamedTuple):
+    """A login that succeeded, and when it stops to count, by the wall clock (None: never)."""
+
+    principal: Principal
+    expires_ms: int | None = None
+
+
+class Authenticator:
+    """Turns a credential into a principal."""
+
+    def __init__(
+        self,
+        settings: AccessSettings,
+        directory: AccessDirectory,
+        clock: Clock,
+        executor: Executor,
+    ) -> None:
+        self._settings = settings
+        self._directory = directory
+        self._clock = clock
+        self._executor = executor
+        self._throttle = LoginThrottle(settings.max_login_delay_s)
+        self._tokens: OidcTokens | None = None
+        self.key_uses: dict[str, int] = {}
+        """When each API key was last used on this node, since it was started."""
+        self.is_required = settings.is_enabled
+        """Whether listeners refuse clients that do not say who they are."""
+
+    # --- Credentials -----------------------------------------------------------------------------
+
+    async def password(self, user: str, password: str, host: str) -> Principal:
+        """A user by name and password; a key by its id, with the key as the password.
+
+        Raises:
+            AuthenticationFailedError: there is no such user, or the password is another one.
+        """
+        return (await self.password_login(user, password, host)).principal
+
+    async def password_login(self, user: str, password: str, host: str) -> Login:
+        """The same, with the time when it stops to count."""
+        if is_key_id(user):
+            login = await self.bearer_login(password, host)
+            if user != login.principal.name:
+                raise AuthenticationFailedError(f"{user} is not the id of the API key")
+            return login
+        await self.slow_down(host, user)
+        if not await self._directory.users.has_password(user, password):
+            self.failed(host, user)
+            raise AuthenticationFailedError(f"user {user!r} has no such password")
+        return Login(Principal(user))
+
+    async def bearer(self, token: str, host: str) -> Principal:
+        """An API key, or a token of the OIDC provider.
+
+        Raises:
+            AuthenticationFailedError: it is unknown, expired or revoked.
+        """
+        return (await self.bearer_login(token, host)).principal
+
+    async def bearer_login(self, token: str, host: str) -> Login:
+        """The same, with the time when it stops to count."""
+        found = self._directory.key_index.find(token)
+        try:
+            if found is not None or token.startswith(KEY_PREFIX):
+                return self._key(token)
+            return await self._token(token)
+        except AuthenticationFailedError:
+            self.failed(host, "")
+            await self.slow_down(host, "")
+            raise
+
+    def certificate(self, subject: str) -> Principal | None:
+        """Who a client is whose certificate has this subject (RFC 2253); None: no rule matches."""
+        name = map_name(self._settings.certificate_rules, subject)
+        if name is None or len(name.encode()) > MAX_USER_NAME_BYTES or is_key_id(name):
+            return None
+        return Principal(name, PrincipalKind.CERTIFICATE)
+
+    # --- Wrong logins ----------------------------------------------------------------------------
+
+    async def slow_down(self, host: str, user: str) -> None:
+        """Wait, where there were many wrong logins of that name or from that address."""
+        delay_s = self._throttle.delay_s(host, user, self._clock.monotonic_s())
+        if delay_s:
+            await asyncio.sleep(delay_s)
+
+    def failed(self, host: str, user: str) -> None:
+        """Count a wrong login."""
+        self._throttle.failed(host, user, self._clock.monotonic_s())
+
+    # --- Keys and tokens -------------------------------------------------------------------------
+
+    def _key(self, presented: str) -> Login:
+        found = self._directory.key_index.find(presented)
+        if found is None:
+            raise AuthenticationFailedError("an API key that does not exist")
+        key_id, key = found
+        now_ms = self._clock.now_ms()
+        if not key.is_valid(now_ms):
+            why = "revoked" if key.is_revoked else "expired"
+            raise AuthenticationFailedError(f"API key {key_id} is {why}")
+        self.key_uses[key_id] = now_ms
+        principal = Principal(key_id, PrincipalKind.API_KEY, frozenset(key.roles), key.tenant)
+        return Login(principal, key.expires_ms)
+
+    async def _token(self, token: str) -> Login:
+        if self._settings.oidc is None:
+            raise AuthenticationFailedError("a token, and no OIDC provider is configured")
+        if self._tokens is None:
+            from goqueue.access.oidc import OidcTokens  # noqa: PLC0415 - seldom needed
+
+            self._tokens = OidcTokens(self._settings.oidc, self._executor, self._clock)
+        accepted = await self._tokens.check(token)
+        if is_key_id(accepted.principal.name):
+            raise AuthenticationFailedError("a token whose subject has the form of a key's id")
+        return Login(*accepted)

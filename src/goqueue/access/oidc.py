@@ -1,0 +1,147 @@
+"""Tokens of an OIDC provider: signature, issuer, audience and times checked, claims to a principal.
+
+Signatures are checked by joserfc, which is loaded with the first token. Only asymmetric algorithms
+count: a token that is signed with a shared secret, or not at all, is refused. A token that was
+accepted is remembered until it expires, so that a client's next requests cost a lookup.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import TYPE_CHECKING, Any, Final
+
+from goqueue.access.name_rules import map_name
+from goqueue.access.oidc_keys import ProviderKeys
+from goqueue.access.principals import Principal, PrincipalKind
+from goqueue.model.errors import AuthenticationFailedError
+from goqueue.model.limits import MAX_TOKEN_CHARS, MAX_USER_NAME_BYTES
+from goqueue.model.tuples import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from concurrent.futures import Executor
+
+    from goqueue.access.settings import OidcSettings
+    from goqueue.runtime.clock import Clock
+
+ALGORITHMS: Final = (
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+    "Ed25519",
+)  # fmt: skip
+_MAX_REMEMBERED: Final = 10_000
+"""Accepted tokens that are remembered; at the bound all are forgotten and checked anew."""
+
+
+class Accepted(NamedTuple):
+    """Whose token it is, and until when it counts."""
+
+    principal: Principal
+    expires_ms: int
+
+
+class OidcTokens:
+    """Checks the tokens of one provider."""
+
+    def __init__(self, settings: OidcSettings, executor: Executor, clock: Clock) -> None:
+        self._settings = settings
+        self._executor = executor
+        self._clock = clock
+        self._keys = ProviderKeys(settings, clock)
+        self._accepted: dict[bytes, Accepted] = {}
+
+    async def check(self, token: str) -> Accepted:
+        """Who a token belongs to.
+
+        Raises:
+            AuthenticationFailedError: it is no valid token of the provider, or has no principal.
+        """
+        if len(token) > MAX_TOKEN_CHARS:
+            raise AuthenticationFailedError("a token over the limit")
+        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+        known = self._accepted.get(digest)
+        if known is None:
+            loop = asyncio.get_running_loop()
+            claims = await loop.run_in_executor(self._executor, self._claims, token)
+            known = self._principal(claims)
+            if len(self._accepted) >= _MAX_REMEMBERED:
+                self._accepted = {}
+            self._accepted[digest] = known
+        elif known.expires_ms <= self._clock.now_ms():
+            raise AuthenticationFailedError(f"the token of {known.principal.label} has expired")
+        return known
+
+    def _claims(self, token: str) -> Mapping[str, Any]:
+        """The claims of a token whose signature and times are right; in a thread."""
+        from joserfc import jwt  # noqa: PLC0415 - a default start does not need it
+        from joserfc.errors import JoseError  # noqa: PLC0415 - as above
+
+        try:
+            keys = self._keys.for_token(token)
+            decoded = jwt.decode(token, keys, algorithms=list(ALGORITHMS))
+            claims: Mapping[str, Any] = decoded.claims
+        except (JoseError, ValueError, TypeError) as error:
+            raise AuthenticationFailedError(
+                f"a token that was refused: {type(error).__name__}"
+            ) from error
+        self._check_claims(claims)
+        return claims
+
+    def _check_claims(self, claims: Mapping[str, Any]) -> None:
+        settings, now_s = self._settings, self._clock.now_ms() / 1000
+        skew_s = settings.clock_skew_s
+        if claims.get("iss") != settings.issuer:
+            raise AuthenticationFailedError("a token of another issuer")
+        audience = claims.get("aud")
+        audiences = audience if isinstance(audience, list) else [audience]
+        if not settings.audiences.intersection(each for each in audiences if isinstance(each, str)):
+            raise AuthenticationFailedError("a token for another audience")
+        expires = claims.get("exp")
+        if not isinstance(expires, int | float) or isinstance(expires, bool):
+            raise AuthenticationFailedError("a token without an expiry")
+        if now_s >= expires + skew_s:
+            raise AuthenticationFailedError("a token that has expired")
+        for name in ("nbf", "iat"):
+            begins = claims.get(name)
+            if begins is not None and not (
+                isinstance(begins, int | float) and begins <= now_s + skew_s
+            ):
+                raise AuthenticationFailedError(f"a token whose {name} lies in the future")
+
+    def _principal(self, claims: Mapping[str, Any]) -> Accepted:
+        settings = self._settings
+        subject = _at(claims, settings.principal_claim)
+        if not isinstance(subject, str):
+            raise AuthenticationFailedError(f"a token without {settings.principal_claim!r}")
+        name = map_name(settings.principal_rules, subject)
+        if not name or len(name.encode()) > MAX_USER_NAME_BYTES or "\0" in name:
+            raise AuthenticationFailedError("a token whose subject no rule maps to a name")
+        tenant = _at(claims, settings.tenant_claim) if settings.tenant_claim else None
+        if tenant is not None and not isinstance(tenant, str):
+            raise AuthenticationFailedError("a token whose tenant is not a name")
+        roles = self._roles(claims)
+        expires_ms = int((claims["exp"] + settings.clock_skew_s) * 1000)
+        return Accepted(Principal(name, PrincipalKind.TOKEN, roles, tenant), expires_ms)
+
+    def _roles(self, claims: Mapping[str, Any]) -> frozenset[str]:
+        if not self._settings.roles_claim:
+            return frozenset()
+        found = _at(claims, self._settings.roles_claim)
+        values = found.split() if isinstance(found, str) else found
+        if not isinstance(values, list):
+            return frozenset()
+        names = {each for each in values if isinstance(each, str)}
+        mapped = self._settings.roles
+        return frozenset(mapped[each] for each in names if each in mapped)
+
+
+def _at(claims: Mapping[str, Any], path: str) -> Any:
+    """A claim by its name, or inside another by a path with dots."""
+    if path in claims:
+        return claims[path]
+    found: Any = claims
+    for part in path.split("."):
+        if not isinstance(found, dict):
+            return None
+        found = found.get(part)
+    return found

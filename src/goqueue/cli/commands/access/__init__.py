@@ -1,0 +1,1 @@
+"""Who may do what: users, API keys, rules and roles, a file each."""

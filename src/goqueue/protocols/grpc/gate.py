@@ -1,0 +1,123 @@
+"""Who a call comes from: by its metadata, or as another node says."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from goqueue.access.principals import ANONYMOUS
+from goqueue.model.errors import AuthenticationFailedError, AuthorizationFailedError
+from goqueue.model.tuples import NamedTuple
+from goqueue.protocols.grpc.rights import HEALTH
+from goqueue.protocols.logins import FAILED, MISSING, Logins, credential_of
+from goqueue.protocols.permissions import Permissions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from grpc import aio
+
+    from goqueue.access.principals import Principal
+    from goqueue.broker.log_broker import LogBroker
+    from goqueue.protocols.grpc.rights import Needs
+
+_log = logging.getLogger(__name__)
+
+_LOOK_S: Final = 0.5
+"""How often streams are held to rules that have changed."""
+
+
+class Gate:
+    """Tells what the clients of calls may do, and ends streams that may not go on."""
+
+    def __init__(self, broker: LogBroker) -> None:
+        self._authorizer = broker.authorizer
+        self._logins = Logins(broker.authenticator, broker.authorizer, broker.clock.monotonic_s)
+        self._allow_health = broker.settings.access.allow_health
+        self.streams = GuardedStreams(lambda: self._authorizer.version)
+
+    async def admit(self, context: aio.ServicerContext[Any, Any], right: Needs) -> Permissions:
+        """What the client of a call may do.
+
+        Raises:
+            AuthenticationFailedError: the credentials are wrong, or missing and needed.
+        """
+        host = host_of(context.peer())
+        carried: Principal | None = getattr(context, "principal", None)
+        principal = await self._who(context, host, right) if carried is None else carried
+        return Permissions(self._authorizer, principal, host)
+
+    async def _who(
+        self, context: aio.ServicerContext[Any, Any], host: str, right: Needs
+    ) -> Principal:
+        metadata = dict(context.invocation_metadata() or ())
+        authorization, key = metadata.get("authorization"), metadata.get("x-api-key")
+        if authorization is None and key is None:
+            if self._logins.is_required and not (right is HEALTH and self._allow_health):
+                raise AuthenticationFailedError(MISSING)
+            return ANONYMOUS
+        try:
+            credential = credential_of(_text(authorization), _text(key))
+            assert credential is not None  # one of the two is there
+            return await self._logins.principal(credential, host)
+        except AuthenticationFailedError as error:
+            _log.warning("gRPC client %s: %s", host, error)
+            raise AuthenticationFailedError(FAILED) from None
+
+
+def host_of(peer: str) -> str:
+    """The address in what gRPC calls a peer: `ipv4:127.0.0.1:5000`, `ipv6:%5B::1%5D:5000`."""
+    kind, _, rest = peer.partition(":")
+    if kind not in {"ipv4", "ipv6"}:
+        return "local"
+    host = rest.rpartition(":")[0]
+    return host.replace("%5B", "").replace("%5D", "").strip("[]")
+
+
+def _text(value: str | bytes | None) -> str | None:
+    return value.decode("latin-1") if isinstance(value, bytes) else value
+
+
+class _Guarded(NamedTuple):
+    task: asyncio.Task[Any]
+    check: Callable[[], None]
+
+
+class GuardedStreams:
+    """Streams under way, whose clients may lose a right before they end."""
+
+    def __init__(self, version: Callable[[], int]) -> None:
+        self._version = version
+        self._streams: set[_Guarded] = set()
+        """As many as there are streams, which the listener bounds."""
+        self._refused: dict[asyncio.Task[Any], AuthorizationFailedError] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    def add(self, task: asyncio.Task[Any] | None, check: Callable[[], None]) -> None:
+        """End the task of a stream when `check` raises, after rules have changed."""
+        assert task is not None  # streams are answered by tasks
+        guarded = _Guarded(task, check)
+        self._streams.add(guarded)
+        task.add_done_callback(lambda _: self._streams.discard(guarded))
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look(), name="rights of streams")
+
+    def refusal(self) -> AuthorizationFailedError | None:
+        """Why the caller's task was cancelled, if it was for a right."""
+        task = asyncio.current_task()
+        return None if task is None else self._refused.pop(task, None)
+
+    async def _look(self) -> None:
+        seen = self._version()
+        while self._streams:
+            await asyncio.sleep(_LOOK_S)
+            if seen == self._version():
+                continue
+            seen = self._version()
+            for task, check in tuple(self._streams):
+                try:
+                    check()
+                except AuthorizationFailedError as error:
+                    self._refused[task] = error
+                    task.cancel()

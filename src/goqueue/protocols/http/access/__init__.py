@@ -1,0 +1,1 @@
+"""Users, API keys, rules and roles; see README.md."""

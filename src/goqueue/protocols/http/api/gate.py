@@ -1,0 +1,85 @@
+"""Who a request comes from, and whether that client may call its route.
+
+Asked once for each request, before its handler. A request that another protocol or another node
+has carried here brings its client along (`Request.may`).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from goqueue.access.principals import ANONYMOUS
+from goqueue.model.errors import AuthenticationFailedError
+from goqueue.protocols.http.api.rights import HEALTH, METRICS, PUBLIC
+from goqueue.protocols.logins import FAILED, MISSING, Logins, credential_of
+from goqueue.protocols.permissions import Permissions
+
+if TYPE_CHECKING:
+    from goqueue.access.authenticator import Authenticator
+    from goqueue.access.principals import Principal
+    from goqueue.access.settings import AccessSettings
+    from goqueue.protocols.http.api.requests import Request
+    from goqueue.protocols.http.api.rights import Needs
+    from goqueue.protocols.permissions import Decides
+    from goqueue.runtime.clock import Clock
+
+_log = logging.getLogger(__name__)
+
+
+class Gate:
+    """Lets requests through to their handlers, with what their clients may do."""
+
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        authorizer: Decides,
+        settings: AccessSettings,
+        clock: Clock,
+    ) -> None:
+        self._authorizer = authorizer
+        self._logins = Logins(authenticator, authorizer, clock.monotonic_s)
+        public = {PUBLIC}
+        if settings.allow_health:
+            public.add(HEALTH)
+        if settings.open_metrics:
+            public.add(METRICS)
+        self._public = frozenset(public)
+        """What is answered to clients that do not say who they are."""
+
+    def permissions_of(self, principal: Principal, host: str) -> Permissions:
+        """What a client may do that another protocol, or another node, has let in."""
+        return Permissions(self._authorizer, principal, host)
+
+    async def admit(self, request: Request, right: Needs) -> Permissions:
+        """What the client of a request may do.
+
+        Raises:
+            AuthenticationFailedError: the credentials are wrong, or missing and needed.
+        """
+        if request.may is None:
+            request.may = self.permissions_of(await self._who(request, right), request.client_host)
+        return request.may
+
+    async def _who(self, request: Request, right: Needs) -> Principal:
+        headers = request.headers
+        authorization, key = headers.get(b"authorization"), headers.get(b"x-api-key")
+        if authorization is None and key is None:
+            if self._logins.is_required and right not in self._public:
+                raise AuthenticationFailedError(MISSING)
+            return ANONYMOUS
+        try:
+            credential = credential_of(_text(authorization), _text(key))
+            assert credential is not None  # one of the headers is there
+            return await self._logins.principal(credential, request.client_host)
+        except AuthenticationFailedError as error:
+            _log.warning("HTTP client %s: %s", request.client_host, error)
+            raise AuthenticationFailedError(FAILED) from None
+
+    def may_call(self, may: Permissions, right: Needs) -> bool:
+        """Whether a client need not be asked for a right at all."""
+        return may.is_open or right in self._public
+
+
+def _text(header: bytes | None) -> str | None:
+    return None if header is None else header.decode("latin-1")

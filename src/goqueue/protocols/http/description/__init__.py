@@ -1,0 +1,1 @@
+"""The API described by its own types: OpenAPI and Postman."""

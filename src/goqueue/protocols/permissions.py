@@ -1,0 +1,117 @@
+"""What one client may do: one object for a connection, or a request, of every protocol.
+
+Decisions are the authorizer's. Here they are remembered until the rules change, because a
+connection asks the same few questions with each of its requests.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from goqueue.access.principals import ANONYMOUS
+from goqueue.access.rights import CLUSTER_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from goqueue.access.principals import Principal
+    from goqueue.access.rights import Right
+
+T = TypeVar("T")
+
+_MAX_DECISIONS: Final = 10_000
+"""Remembered for one connection; at the bound all are asked for anew."""
+
+
+class Decides(Protocol):
+    """The authorizer, as far as clients are held to it."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may do everything, because nothing else was configured."""
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of a rule, a role or a login."""
+
+    def allows(self, principal: Principal, right: Right, name: str, host: str) -> bool:
+        """Whether a client may do something."""
+
+    def check(self, principal: Principal, right: Right, name: str, host: str) -> None:
+        """Raise the refusal of `right` unless the client may do it."""
+
+
+class _Open:
+    """Lets everybody do everything: nodes that have proven themselves, and what tests call."""
+
+    is_open = True
+    version = 0
+
+    def allows(self, principal: Principal, right: Right, name: str, host: str) -> bool:
+        del principal, right, name, host
+        return True
+
+    def check(self, principal: Principal, right: Right, name: str, host: str) -> None:
+        del principal, right, name, host
+
+
+OPEN: Final[Decides] = _Open()
+
+
+class Permissions:
+    """What the client of one connection, or of one request, may do."""
+
+    __slots__ = ("_authorizer", "_decisions", "_version", "host", "principal")
+
+    def __init__(
+        self, authorizer: Decides = OPEN, principal: Principal = ANONYMOUS, host: str = ""
+    ) -> None:
+        self._authorizer = authorizer
+        self.principal = principal
+        self.host = host
+        """The client's address, which rules may name."""
+        self._version = authorizer.version
+        self._decisions: dict[tuple[Right, str], bool] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everything is allowed: nothing need be asked."""
+        return self._authorizer.is_open
+
+    def as_principal(self, principal: Principal) -> Permissions:
+        """Those of whoever has just logged in."""
+        return Permissions(self._authorizer, principal, self.host)
+
+    def allows(self, right: Right, name: str = CLUSTER_NAME) -> bool:
+        """Whether the client may do something to the resource of that name."""
+        authorizer = self._authorizer
+        if authorizer.is_open:
+            return True
+        if self._version != authorizer.version or len(self._decisions) >= _MAX_DECISIONS:
+            self._decisions.clear()
+            self._version = authorizer.version
+        key = right, name
+        found = self._decisions.get(key)
+        if found is None:
+            found = authorizer.allows(self.principal, right, name, self.host)
+            self._decisions[key] = found
+        return found
+
+    def require(self, right: Right, name: str = CLUSTER_NAME) -> None:
+        """Return if the client may do something.
+
+        Raises:
+            AuthorizationFailedError: it may not; the text is the same whether the resource exists.
+        """
+        if not self.allows(right, name):
+            self._authorizer.check(self.principal, right, name, self.host)
+
+    def visible(self, right: Right, items: Iterable[T], name: Callable[[T], str]) -> list[T]:
+        """The items of a list that the client may see, by the names of their resources."""
+        if self._authorizer.is_open:
+            return list(items)
+        return [item for item in items if self.allows(right, name(item))]
+
+
+UNRESTRICTED: Final = Permissions()
+"""Those of requests that no client has sent."""

@@ -1,0 +1,1 @@
+"""Certificates, the audit log, and whether a listener may be reached; see README.md."""

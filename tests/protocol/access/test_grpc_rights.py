@@ -1,0 +1,208 @@
+"""Every method of gRPC, called by every kind of client."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from goqueue.access.rights import Operation, ResourceType
+from goqueue.access.rules import Effect, Rule
+from goqueue.protocols.grpc.rights import RIGHTS
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb, goqueue_pb2_grpc as services
+from support.guarded import BAD, GROUP, ID, TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.guarded import GuardedServer
+
+LETTERS = {"producer": "p", "consumer": "c", "readonly": "r"}
+REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+RECEIPT = f"{TOPIC}:0:0:1:{'0' * 16}"
+
+
+def requests_of(server: GuardedServer) -> dict[str, tuple[str, Any]]:
+    """Who may call each method, and a request of it. An allowed call may fail for other reasons."""
+    own = pb.ProducerIdentity(
+        producer_id=server.producer.producer_id, epoch=server.producer.epoch + 7
+    )
+    offset = pb.PartitionOffset(topic=TOPIC, partition=0, offset=0)
+    publish = pb.PublishRequest(topic=TOPIC, messages=[pb.NewMessage(value=b"x")])
+    acknowledged: dict[str, Any] = {"receipt_handle": RECEIPT, "group": GROUP}
+    return {
+        "PublishService/Publish": ("p--", publish),
+        "PublishService/InitProducer": ("p--", pb.InitProducerRequest()),
+        "ConsumeService/Consume": (
+            "-c-",
+            pb.ConsumeRequest(topic=TOPIC, partition=0, until_end=True),
+        ),
+        "AckService/Ack": ("-c-", pb.AckRequest(**acknowledged)),
+        "AckService/Nack": ("-c-", pb.NackRequest(**acknowledged)),
+        "AckService/Reject": ("-c-", pb.RejectRequest(**acknowledged, reason="bad")),
+        "AckService/ExtendVisibility": (
+            "-c-",
+            pb.ExtendVisibilityRequest(**acknowledged, extend_ms=10),
+        ),
+        "AckService/BatchAck": (
+            "-c-",
+            pb.BatchAckRequest(receipt_handles=[RECEIPT], group=GROUP, verdict=pb.VERDICT_ACK),
+        ),
+        "OffsetService/CommitOffsets": (
+            "-c-",
+            pb.CommitOffsetsRequest(group="nightly", offsets=[offset]),
+        ),
+        "OffsetService/FetchOffsets": ("-cr", pb.FetchOffsetsRequest(group=GROUP)),
+        "OffsetService/ResetOffsets": (
+            "-c-",
+            pb.ResetOffsetsRequest(group="nothing", topic=TOPIC, dry_run=True),
+        ),
+        "TransactionService/InitProducer": (
+            "p--",
+            pb.InitTransactionalProducerRequest(transactional_id="another"),
+        ),
+        "TransactionService/Heartbeat": ("p--", pb.TransactionRequest(producer=own)),
+        "TransactionService/BeginTransaction": ("p--", pb.TransactionRequest(producer=own)),
+        "TransactionService/AddPartition": (
+            "p--",
+            pb.AddPartitionRequest(producer=own, topic=TOPIC, partition=0),
+        ),
+        "TransactionService/Publish": (
+            "p--",
+            pb.TransactionalPublishRequest(
+                producer=own, topic=TOPIC, messages=[pb.NewMessage(value=b"x")]
+            ),
+        ),
+        "TransactionService/SendOffsets": (
+            "---",
+            pb.SendOffsetsRequest(producer=own, group=GROUP, offsets=[offset]),
+        ),
+        "TransactionService/CommitTransaction": ("p--", pb.TransactionRequest(producer=own)),
+        "TransactionService/AbortTransaction": (
+            "p--",
+            pb.AbortTransactionRequest(transactional_id=ID),
+        ),
+        "TransactionService/ListTransactions": ("pcr", pb.ListTransactionsRequest()),
+        "TransactionService/DescribeTransaction": (
+            "p--",
+            pb.DescribeTransactionRequest(transactional_id=ID),
+        ),
+        "AdminService/CreateTopic": ("---", pb.CreateTopicRequest(name="invoices", partitions=1)),
+        "AdminService/ListTopics": ("pcr", pb.ListTopicsRequest()),
+        "AdminService/DescribeTopic": ("pcr", pb.TopicRequest(name=TOPIC)),
+        "AdminService/ConfigureTopic": ("---", pb.ConfigureTopicRequest(name=TOPIC)),
+        "AdminService/GrowTopic": ("---", pb.GrowTopicRequest(name=TOPIC, partitions=3)),
+        "AdminService/DeleteTopic": ("---", pb.TopicRequest(name="invoices")),
+        "AdminService/ListGroups": ("pcr", pb.ListGroupsRequest()),
+        "AdminService/DescribeGroup": ("-cr", pb.GroupRequest(name=GROUP)),
+        "AdminService/DeleteGroup": ("---", pb.GroupRequest(name="nothing")),
+        "AdminService/DescribeMaintenance": ("---", pb.MaintenanceRequest()),
+        "AdminService/ResumeMaintenance": ("---", pb.MaintenanceRequest()),
+    }
+
+
+STREAMS = {"PublishService/PublishStream", "ConsumeService/Subscribe"}
+HEALTH = {"HealthService/Check", "HealthService/Watch"}
+
+
+@pytest.fixture(scope="module")
+def channel(server: GuardedServer) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+        yield channel
+
+
+def call(channel: grpc.Channel, method: str, request: Any, metadata: Any = ()) -> Any:
+    """The status of a call, and what its first answer is."""
+    service, _, name = method.partition("/")
+    stub = getattr(getattr(services, f"{service}Stub")(channel), name)
+    try:
+        answer = stub(request, metadata=metadata, timeout=60)
+        if method == "ConsumeService/Consume":
+            answer = list(answer)
+    except grpc.RpcError as error:
+        return error.code(), None
+    return grpc.StatusCode.OK, answer
+
+
+def key(server: GuardedServer, who: str) -> tuple[tuple[str, str], ...]:
+    return (("authorization", f"Bearer {server.token(who)}"),)
+
+
+def test_every_method_has_its_request(server: GuardedServer) -> None:
+    known = {method.rpartition(".")[2] for method in RIGHTS}
+    assert set(requests_of(server)) | STREAMS | HEALTH == known
+
+
+def test_every_method_answers_every_kind_of_client_as_the_table_says(
+    server: GuardedServer, channel: grpc.Channel
+) -> None:
+    before = server.fingerprint()
+    wrong: list[tuple[str, Any, Any]] = []
+    for method, (letters, request) in requests_of(server).items():
+        unauthenticated = [(), *(key(server, who) for who in BAD)]
+        for metadata in unauthenticated:
+            status, _ = call(channel, method, request, metadata)
+            if status is not grpc.StatusCode.UNAUTHENTICATED:
+                wrong.append((method, metadata, status))
+        for who, letter in LETTERS.items():
+            status, _ = call(channel, method, request, (("x-api-key", server.token(who)),))
+            if letter in letters:
+                is_wrong = status in REFUSED
+            else:
+                is_wrong = status is not grpc.StatusCode.PERMISSION_DENIED
+            if is_wrong:
+                wrong.append((method, who, status))
+    assert not wrong
+    after = server.fingerprint()
+    kept = ("topics", "users", "keys", "rules", "schemas", "pipelines", "redrives")
+    assert [after[name] for name in kept] == [before[name] for name in kept]
+    for method, (_, request) in requests_of(server).items():
+        status, _ = call(channel, method, request, key(server, "admin"))
+        if status in (*REFUSED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN):
+            wrong.append((method, "admin", status))
+    assert not wrong
+
+
+def test_health_is_told_to_everybody(server: GuardedServer, channel: grpc.Channel) -> None:
+    status, _ = call(channel, "HealthService/Check", pb.HealthCheckRequest())
+    assert status is grpc.StatusCode.OK
+    status, _ = call(channel, "HealthService/Check", pb.HealthCheckRequest(), key(server, "wrong"))
+    assert status is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_a_stream_of_publishes_is_refused_request_by_request(
+    server: GuardedServer, channel: grpc.Channel
+) -> None:
+    stub = services.PublishServiceStub(channel)
+    requests = [pb.PublishRequest(topic=TOPIC, messages=[pb.NewMessage(value=b"x")])] * 2
+    for who, name in (("consumer", "TopicAuthorizationFailedError"), ("producer", "")):
+        answers = stub.PublishStream(iter(requests), metadata=key(server, who), timeout=60)
+        assert [each.error.name for each in answers] == [name, name]
+    with pytest.raises(grpc.RpcError) as refused:
+        list(stub.PublishStream(iter(requests), timeout=60))
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_a_subscription_ends_when_its_right_is_taken_away(
+    server: GuardedServer, channel: grpc.Channel
+) -> None:
+    stub = services.ConsumeServiceStub(channel)
+    join = pb.SubscribeRequest(join=pb.SubscribeJoin(group="watchers", topics=[TOPIC]))
+
+    def requests() -> Iterator[pb.SubscribeRequest]:
+        yield join
+        time.sleep(30)
+
+    with pytest.raises(grpc.RpcError) as refused:
+        list(stub.Subscribe(iter([join]), metadata=key(server, "producer"), timeout=60))
+    assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    stream = stub.Subscribe(requests(), metadata=key(server, "consumer"), timeout=60)
+    next(stream)  # it has joined
+    denied = Rule("role:consumer", ResourceType.TOPIC, TOPIC, Operation.READ, Effect.DENY)
+    server.run(server.broker.access.rules.change({denied.id: denied}))
+    with pytest.raises(grpc.RpcError) as ended:
+        list(stream)
+    assert ended.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    server.run(server.broker.access.rules.change({denied.id: None}))

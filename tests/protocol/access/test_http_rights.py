@@ -1,0 +1,114 @@
+"""Every route of the HTTP API, asked by every kind of client.
+
+`http_table.txt` says who may call each: p for the role producer, c for consumer, r for readonly.
+The role admin may call all. Lists are open to all three, and show what each may see.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from goqueue.protocols.http.api.rights import HEALTH, PUBLIC
+from protocol.access.http_requests import name_of, request_of
+from support.guarded import BAD, ROLES
+
+if TYPE_CHECKING:
+    from goqueue.protocols.http.api.route import Route
+    from support.guarded import GuardedServer
+
+TABLE = {
+    name: letters
+    for letters, name in (
+        line.split(" ", 1)
+        for line in Path(__file__).with_name("http_table.txt").read_text().splitlines()
+    )
+}
+LETTERS = {"producer": "p", "consumer": "c", "readonly": "r"}
+
+
+def ask(server: GuardedServer, route: Route, **headers: str) -> tuple[int, dict[str, str]]:
+    target, body = request_of(route, server.producer)
+    connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60)
+    try:
+        content = {} if body is None else {"content-type": "application/json"}
+        sent = None if body is None else json.dumps(body)
+        connection.request(route.method, target, sent, {**content, **headers})
+        answer = connection.getresponse()
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}
+    finally:
+        connection.close()
+
+
+def routes_of(server: GuardedServer) -> list[Route]:
+    """Every route; those that delete what others need come last."""
+    routes = [each.route for each in server.node._api.router.endpoints]
+    return sorted(
+        routes, key=lambda each: (each.method == "DELETE", each.path == "/topics/{topic}")
+    )
+
+
+def bearer(server: GuardedServer, who: str) -> str:
+    return f"Bearer {server.token(who)}"
+
+
+def basic(server: GuardedServer, who: str) -> str:
+    return "Basic " + base64.b64encode(":".join(server.login(who)).encode()).decode()
+
+
+def test_the_table_has_every_route(server: GuardedServer) -> None:
+    assert sorted(TABLE) == sorted({name_of(each) for each in routes_of(server)})
+
+
+def test_every_route_answers_every_kind_of_client_as_the_table_says(server: GuardedServer) -> None:
+    before = server.fingerprint()
+    wrong = []
+    for route in routes_of(server):
+        expected = 401
+        status, headers = ask(server, route)
+        if route.right in {PUBLIC, HEALTH}:
+            assert status < 400, name_of(route)
+        else:
+            assert status == 401, name_of(route)
+            assert headers["www-authenticate"].startswith("Bearer")
+        for who in BAD:
+            status, _ = ask(server, route, authorization=bearer(server, who))
+            assert status == expected, (name_of(route), who)
+        for who, letter in LETTERS.items():
+            if letter not in TABLE[name_of(route)]:
+                status, _ = ask(server, route, **{"x-api-key": server.token(who)})
+                if status != 403:
+                    wrong.append((name_of(route), who, status))
+    assert not wrong
+    assert server.fingerprint() == before, "a refused request has changed something"
+    for route in routes_of(server):
+        allowed = [who for who, letter in LETTERS.items() if letter in TABLE[name_of(route)]]
+        for who in (*allowed, "admin"):
+            status, _ = ask(server, route, authorization=bearer(server, who))
+            if status in {401, 403} or status >= 500:
+                wrong.append((name_of(route), who, status))
+    assert not wrong
+
+
+@pytest.mark.parametrize("who", ROLES)
+def test_users_log_in_by_password(server: GuardedServer, who: str) -> None:
+    (route,) = [each for each in routes_of(server) if name_of(each) == "GET /topics"]
+    assert ask(server, route, authorization=basic(server, who))[0] == 200
+    name, password = server.login(who)
+    mistaken = base64.b64encode(f"{name}:{password}x".encode()).decode()
+    assert ask(server, route, authorization=f"Basic {mistaken}")[0] == 401
+
+
+@pytest.mark.parametrize(
+    "header", ["", "Bearer", "Bearer  ", "Basic !!", "Basic Og==", "Digest x", "gq_00", "Bearer\tx"]
+)
+def test_an_authorization_header_that_says_nothing_is_refused(
+    server: GuardedServer, header: str
+) -> None:
+    (route,) = [each for each in routes_of(server) if name_of(each) == "GET /topics"]
+    assert ask(server, route, authorization=header)[0] == 401

@@ -1,0 +1,190 @@
+"""Every API of Kafka's protocol, asked by every kind of client; and answers of many topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from goqueue.access.rights import Operation, ResourceType
+from goqueue.access.rules import Effect, Rule
+from goqueue.protocols.kafka.served import SERVED
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
+from protocol.access.kafka_requests import filled, requests_of
+from protocol.raw_kafka import RawKafka, fetch_fields, make_batch, produce_fields
+from support.guarded import TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.guarded import GuardedServer
+
+LETTERS = {"producer": "p", "consumer": "c", "readonly": "r"}
+REFUSED = {
+    ErrorCode.topic_authorization_failed,
+    ErrorCode.group_authorization_failed,
+    ErrorCode.transactional_id_authorization_failed,
+    ErrorCode.cluster_authorization_failed,
+}
+BEFORE_LOGIN = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+ELSEWHERE = {*BEFORE_LOGIN, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.CALL_HTTP}
+"""Those with tests of their own below."""
+
+
+def logged_in(server: GuardedServer, name: str, password: str) -> RawKafka:
+    raw = RawKafka(server.kafka_port)
+    assert raw.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN").error_code == 0
+    token = f"\0{name}\0{password}".encode()
+    answer = raw.ask(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=token)
+    assert answer.error_code == 0, answer
+    return raw
+
+
+def sent(raw: RawKafka, key: ApiKey, fields: dict[str, Any], version: int | None = None) -> Any:
+    """The answer to a request in its last version, or in another."""
+    version = SERVED[key][1] if version is None else version
+    return raw.ask(key, version, **filled(key, version, fields))
+
+
+def codes(answer: Any) -> Iterator[int]:
+    """Every error code in an answer."""
+    if isinstance(answer, list | tuple):
+        for each in answer:
+            yield from codes(each)
+    elif hasattr(answer, "as_dict"):
+        for name, value in answer.as_dict().items():
+            if name.endswith("error_code") and isinstance(value, int):
+                yield value
+            else:
+                yield from codes(value)
+
+
+def test_every_api_has_its_request(server: GuardedServer) -> None:
+    assert set(requests_of(server)) == set(SERVED) - ELSEWHERE
+
+
+def test_nothing_is_served_before_a_login(server: GuardedServer) -> None:
+    for key, (_, fields) in requests_of(server).items():
+        with RawKafka(server.kafka_port) as raw:
+            version = SERVED[key][1]
+            raw.send(key, version, **filled(key, version, fields))
+            assert raw.is_closed_by_server(), key
+
+
+@pytest.mark.parametrize("name", ["nobody", "producer"])
+def test_a_wrong_password_is_refused(server: GuardedServer, name: str) -> None:
+    with RawKafka(server.kafka_port) as raw:
+        raw.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")
+        token = f"\0{name}\0wrong".encode()
+        answer = raw.ask(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=token)
+        assert answer.error_code == ErrorCode.sasl_authentication_failed
+
+
+def test_every_api_answers_every_kind_of_client_as_the_table_says(server: GuardedServer) -> None:
+    before = server.fingerprint()
+    wrong = []
+    for who, letter in LETTERS.items():
+        with logged_in(server, *server.login(who)) as raw:
+            for key, (letters, fields) in requests_of(server).items():
+                if letter not in letters:
+                    answer = sent(raw, key, fields)
+                    if not REFUSED & set(codes(answer)):
+                        wrong.append((key, who, answer))
+    assert not wrong, [(key.name, who) for key, who, _ in wrong]
+    assert server.fingerprint() == before, "a refused request has changed something"
+    for who in (*LETTERS, "admin"):
+        for key, (letters, fields) in requests_of(server).items():
+            if LETTERS.get(who, "") in letters:
+                with logged_in(server, *server.login(who)) as raw:
+                    answer = sent(raw, key, fields)
+                    if REFUSED & set(codes(answer)):
+                        wrong.append((key, who, answer))
+    assert not wrong, [(key.name, who) for key, who, _ in wrong]
+
+
+# --- Produce and Fetch, straight and not ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(("who", "code"), [("producer", 0), ("consumer", 29), ("readonly", 29)])
+def test_produce(server: GuardedServer, who: str, code: int) -> None:
+    before = server.fingerprint()
+    with logged_in(server, *server.login(who)) as raw:
+        straight = raw.produce(TOPIC, make_batch(b"x"))
+        several = [
+            {"name": name, "partition_data": [{"index": 0, "records": make_batch(b"x")}]}
+            for name in (TOPIC, "nothing")
+        ]
+        fields = {**produce_fields(TOPIC, b""), "topic_data": several}
+        answer = raw.ask(ApiKey.PRODUCE, 9, **fields)
+    assert straight.error_code == code
+    told = {each.name: each.partition_responses[0].error_code for each in answer.responses}
+    missing = code or ErrorCode.unknown_topic_or_partition
+    assert told == {TOPIC: code, "nothing": missing}
+    assert (server.fingerprint() == before) is bool(code)
+
+
+@pytest.mark.parametrize(("who", "code"), [("producer", 29), ("consumer", 0), ("readonly", 29)])
+def test_fetch(server: GuardedServer, who: str, code: int) -> None:
+    with logged_in(server, *server.login(who)) as raw:
+        assert raw.fetch(TOPIC, max_wait_ms=0).error_code == code
+        wanted = [(TOPIC, 0, 0), ("nothing", 0, 0)]
+        answer = raw.ask(ApiKey.FETCH, 11, **fetch_fields(wanted, max_wait_ms=0))
+    told = {each.topic: each.partitions[0] for each in answer.responses}
+    assert told[TOPIC].error_code == code
+    assert told["nothing"].error_code == (code or ErrorCode.unknown_topic_or_partition)
+    if code:
+        assert not told[TOPIC].records
+        assert told[TOPIC].high_watermark == -1
+
+
+def test_a_rule_that_is_made_or_removed_counts_for_open_connections(server: GuardedServer) -> None:
+    name, password = server.login("readonly")
+    rule = Rule(f"User:{name}", ResourceType.TOPIC, TOPIC, Operation.WRITE)
+    rules = server.broker.access.rules
+    with logged_in(server, name, password) as raw:
+        assert raw.produce(TOPIC, make_batch(b"x")).error_code == 29
+        server.run(rules.change({rule.id: rule}))
+        assert raw.produce(TOPIC, make_batch(b"x")).error_code == 0
+        denied = Rule("User:*", ResourceType.TOPIC, TOPIC, Operation.WRITE, Effect.DENY)
+        server.run(rules.change({denied.id: denied}))
+        assert raw.produce(TOPIC, make_batch(b"x")).error_code == 29
+        server.run(rules.change({rule.id: None, denied.id: None}))
+        assert raw.produce(TOPIC, make_batch(b"x")).error_code == 29
+
+
+def test_a_topic_that_may_not_be_seen_is_told_like_one_that_does_not_exist(
+    server: GuardedServer,
+) -> None:
+    hidden = Rule("User:consumer", ResourceType.TOPIC, "secret", Operation.ALL, Effect.DENY)
+    server.run(server.broker.access.rules.change({hidden.id: hidden}))
+    server.run(server.broker.create_topic("secret", 1))
+    absent = Rule("User:consumer", ResourceType.TOPIC, "absent", Operation.ALL, Effect.DENY)
+    server.run(server.broker.access.rules.change({absent.id: absent}))
+    with logged_in(server, *server.login("consumer")) as raw:
+        listed = sent(raw, ApiKey.METADATA, {"topics": None})
+        assert "secret" not in [each.name for each in listed.topics]
+        told = {}
+        for name in ("secret", "absent"):
+            asked = [{"name": name, "topic_id": None}]
+            (topic,) = sent(raw, ApiKey.METADATA, {"topics": asked}).topics
+            assert topic.topic_id is None
+            fetched = raw.fetch(name, max_wait_ms=0)
+            told[name] = (topic.error_code, list(topic.partitions), fetched.error_code)
+        assert told["secret"] == told["absent"] == (29, [], 29)
+    changes = {hidden.id: None, absent.id: None}
+    server.run(server.broker.access.rules.change(changes))
+
+
+# --- The HTTP API over a Kafka connection ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(("who", "status"), [("producer", 403), ("readonly", 403), ("admin", 200)])
+def test_http_over_a_kafka_connection_has_the_rights_of_its_login(
+    server: GuardedServer, who: str, status: int
+) -> None:
+    forged = {"name": "authorization", "value": f"Bearer {server.token('admin')}"}
+    mark = {"name": "x-goqueue-principal", "value": '{"name":"1","kind":"node"}'}
+    with logged_in(server, *server.login(who)) as raw:
+        fields = {"method": "GET", "target": "/stats", "headers": [forged, mark], "body": b""}
+        assert raw.ask(ApiKey.CALL_HTTP, 0, **fields).status == status
