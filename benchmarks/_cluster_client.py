@@ -37,6 +37,12 @@ def _admin(address: str) -> AdminClient:
     return _new_admin(address)
 
 
+@cache
+def _patient_admin(address: str) -> AdminClient:
+    """One that waits as long as making a thousand partitions takes."""
+    return AdminClient({"bootstrap.servers": address, "log_level": 0})
+
+
 def _new_admin(address: str) -> AdminClient:
     """One that learns within a second that a node is gone."""
     return AdminClient({"bootstrap.servers": address, "socket.timeout.ms": 3000, "log_level": 0})
@@ -55,7 +61,8 @@ def make(
     """Topics, and who leads their partitions once somebody does."""
     wanted = [NewTopic(each, partitions, replicas, config=settings or {}) for each in topics]
     began = time.perf_counter()
-    for made in _admin(address).create_topics(wanted, request_timeout=_NEVER_S).values():
+    making = _patient_admin(address).create_topics(wanted, request_timeout=_NEVER_S)
+    for made in making.values():
         made.result(_NEVER_S)
     took = time.perf_counter() - began
     for topic in topics:

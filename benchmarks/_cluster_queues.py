@@ -73,6 +73,31 @@ def measure_queues(run: Run, brokers: Both, turns: int) -> None:
     run.note(f"what else ran on the machine took {told}")
 
 
+REMOTE: Final = "every source remote"
+LOCAL: Final = "local sources"
+OF_LOCAL: Final = 0.5
+
+
+def measure_sources(run: Run, local: Asked, remote: Asked, turns: int) -> None:
+    """The Python client's queue on a cluster that reads its own replicas, and on one that asks."""
+    found: dict[str, list[Outcome]] = {LOCAL: [], REMOTE: []}
+    ways = {LOCAL: local, REMOTE: remote}
+    for turn in run.progress(turns, "sources"):
+        for name in sorted(ways, reverse=bool(turn % 2)):
+            topic = f"sources-{turn}-{name.replace(' ', '-')}"
+            queue = Queue("_queue_goqueue:Batches", ways[name], topic)
+            found[name].append(measure(queue, run.scratch / topic, SECONDS))
+    rates = {name: median(each.rate for each in outcomes) for name, outcomes in found.items()}
+    run.row(f"work queue, {LOCAL}", rates[LOCAL], "a second")
+    ratio = median(
+        theirs.rate / ours.rate for theirs, ours in zip(found[REMOTE], found[LOCAL], strict=True)
+    )
+    run.row(f"work queue, {REMOTE}", rates[REMOTE], "a second", ratio, f"work queue, {LOCAL}")
+    if ratio < OF_LOCAL:
+        run.note(f"MISSED: {REMOTE}: {ratio:.2f} of local ones, at least {OF_LOCAL} is asked for")
+    run.note(f"two clusters of three nodes at the same time, {turns} turns of {SECONDS:g} s")
+
+
 def _report_latency(run: Run, what: str, paced: Outcome) -> None:
     for rank, taken_ms in paced.latency_ms.items():
         run.row(f"{what}: end to end at half of the rate, {rank}", taken_ms, "ms")

@@ -128,6 +128,10 @@ class ClusterProcesses:
         """The port of one node's HTTP API."""
         return self._local.nodes[node - 1].ports.http
 
+    def grpc_address_of(self, node: int) -> str:
+        """Where one node speaks gRPC."""
+        return f"{HOST}:{self._local.nodes[node - 1].ports.grpc}"
+
     # --- Who has which office --------------------------------------------------------------------
 
     def controller(self) -> int:
@@ -142,6 +146,10 @@ class ClusterProcesses:
     def leader_of(self, topic: str, partition: int) -> int:
         """The node that leads a partition."""
         return int(self._get(1, f"/v1/topics/{topic}")["partitions"][partition]["leader"])
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        return len(self._get(1, f"/v1/topics/{topic}")["partitions"])
 
     def give_etcd_leadership(self, node: int) -> None:
         """Have the etcd of this node lead the others."""

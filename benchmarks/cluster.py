@@ -21,8 +21,11 @@ from benchmarks._brokers import BrokerProcess, start_goqueue
 from benchmarks._catch_up import caught_up
 from benchmarks._client import ClientProcess
 from benchmarks._cluster_deaths import many_partitions, through_kills
+from benchmarks._cluster_delays import measure_delays
 from benchmarks._cluster_http import through_another_node
-from benchmarks._cluster_queues import measure_queues
+from benchmarks._cluster_queues import measure_queues, measure_sources
+from benchmarks._cluster_spark import measure_reads
+from benchmarks._cluster_take_over import take_over as states_taken_over
 from benchmarks._cluster_transactions import take_over, throughput
 from benchmarks._clusters import CLUSTER, ClusterProcesses, start_by_command
 from benchmarks._latency import Pace
@@ -103,6 +106,8 @@ def _in_turns(
 # --- Messages ----------------------------------------------------------------------------------
 
 PRODUCED: Final = 500_000
+CONSUMED: Final = PRODUCED * (TURNS + 1) // 2
+"""More than a client fetches ahead: that takes its time, and is thrown away in the end."""
 
 
 @benchmark("bulk", "librdkafka produces and consumes 100-byte messages on three nodes")
@@ -114,15 +119,18 @@ def bulk(run: Run) -> None:
             return PRODUCED, float(sent["seconds"])
 
         def consumed(broker: Asked) -> tuple[float, float]:
-            asked: dict[str, Any] = {"topic": TOPIC, "starts": [0] * WIDE, "count": PRODUCED}
+            asked: dict[str, Any] = {"topic": TOPIC, "starts": [0] * WIDE, "count": CONSUMED}
             read = client.call("consume", address=broker.address, **asked)
-            expect(read["read"] >= PRODUCED and not read["wrong"], f"{broker.name}: {read}")
+            expect(read["read"] >= CONSUMED and not read["wrong"], f"{broker.name}: {read}")
             return float(read["read"]), float(read["seconds"])
 
         _in_turns(run, brokers, "messages produced", produced, least=0.5)
         _in_turns(run, brokers, "messages consumed", consumed, least=0.9)
         _report_memory(run, brokers.cluster)
-    run.note(f"{TURNS} turns of {PRODUCED} messages, {WIDE} partitions, 3 replicas, acks=all")
+    run.note(
+        f"{TURNS} turns of {PRODUCED} messages produced, {CONSUMED} consumed; {WIDE} partitions, "
+        "3 replicas, acks=all"
+    )
 
 
 LARGEST_MB: Final = {"broker": 120, "etcd": 80}
@@ -205,7 +213,7 @@ def always(run: Run) -> None:
             asked = {"topic": TOPIC, "count": WRITERS, "batch_bytes": SMALL_BYTES}
             sent = client.call("publish", port=ports, seconds=SYNCED_S, **asked)
             expect(not sent["failed"], f"{broker.name}: {sent}")
-            return float(sent["batches_a_second"]), 1.0
+            return float(sent["batches_a_second"]) * SYNCED_S, SYNCED_S
 
         _in_turns(run, brokers, "messages on the disks", synced, least=0.4)
     run.note(f"{TURNS} turns of {SYNCED_S:.0f} s, {WRITERS} connections, one message under way")
@@ -272,3 +280,31 @@ def transactions(run: Run) -> None:
 def http(run: Run) -> None:
     with ClusterProcesses(run.scratch / "cluster") as cluster:
         through_another_node(run, cluster, TURNS)
+
+
+@benchmark("delays", "Delayed messages: taken in against one node, and how late they come")
+def delays(run: Run) -> None:
+    with _both(run) as brokers:
+        measure_delays(run, brokers, TURNS)
+
+
+@benchmark("sources", "A work queue that reads its topic at other nodes, against its own replicas")
+def sources(run: Run) -> None:
+    forced = "--cluster-remote-queue-sources"
+    with (
+        ClusterProcesses(run.scratch / "local") as local,
+        ClusterProcesses(run.scratch / "remote", forced) as remote,
+    ):
+        measure_sources(run, local, remote, TURNS)
+
+
+@benchmark("spark", "Spark's batch read of a topic of three nodes, against one")
+def spark(run: Run) -> None:
+    with _both(run) as brokers:
+        measure_reads(run, brokers, TURNS)
+
+
+@benchmark("take_over", "Offsets, messages in flight and delayed ones whose leader dies")
+def take_over_states(run: Run) -> None:
+    with ClusterProcesses(run.scratch / "cluster") as cluster:
+        states_taken_over(run, cluster)

@@ -1,12 +1,14 @@
 """Random faults for minutes, under clients at work: `make test-chaos SEED=7 MINUTES=10`.
 
-Ends with what the judge of the history says. The same seed draws the same faults; when they come
-is another matter. The history stays in `build/chaos/`.
+The clients are those of one or more workloads, `WORKLOADS=queues,delays`: logs, transactions,
+queues, delays, schemas. Ends with what their judges say. The same seed draws the same faults; when
+they come is another matter. What happened stays in `build/chaos/`.
 
 Seeds that have found something: 4001 a cut of a failed log that could not be repeated; 4003 and
 4004 a leader in the metadata that was not among the brokers; 5001 (all nodes killed, eight times)
 a node that gave up because etcd was slow at its start; 7001 (etcd stopped) a store kept slow by
-requests that were given up and sent again.
+requests that were given up and sent again; 1 of schemas (a writer cut off) a node that said 404 of
+what the next writer had stored.
 """
 
 from __future__ import annotations
@@ -23,55 +25,81 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
-
 from support.cluster_nodes import ClusterNodes
 from support.disk_faults import clock_environment, fill_disk, small_disks
-from support.faults import CHAOS, ORDINARY, draw
-from support.history import Ack, Fault, Finding, History, Poll, judge
-from support.pace import PATIENCE
-from support.replicas import differences
+from support.faults import CHAOS, OF_COORDINATORS, ORDINARY, draw
+from support.history import Ack, Fault, Finding, History, Poll
 from support.trouble import Trouble
-from support.workload import Workload
+from support.workloads.base import Workload, make_topics
+from support.workloads.delays import Delays
+from support.workloads.logs import Logs
+from support.workloads.queues import FLAGS as FOR_QUEUES, Queues
+from support.workloads.schemas import Schemas
+from support.workloads.transactions import Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-TOPIC: Final = "chaos"
-PARTITIONS: Final = 6
-PROGRESS_S: Final = 60.0 * PATIENCE
 DISK_MB: Final = 512
 """Of each node; etcd alone takes 130 of it."""
-FLAGS: Final = ("--groups-initial-rebalance-delay", "0ms")
+FLAGS: Final = (
+    *("--groups-initial-rebalance-delay", "0ms"),
+    *("--groups-offsets-partitions", "6"),
+    *("--transactions-state-partitions", "6"),
+    *FOR_QUEUES,
+)
+"""With few internal partitions: each election costs the metadata store something."""
+KAFKA_HEADERS: Final = {"goqueue.kafka.headers": "true"}
+"""Of topics whose Kafka producers may delay messages."""
+LOGS: Final = "logs"
+WORKLOADS: Final[dict[str, Callable[[ClusterNodes, int], Workload]]] = {
+    "transactions": Transactions,
+    "queues": Queues,
+    "delays": Delays,
+    "schemas": Schemas,
+}
 
 
 class Run:
     """A cluster with clients at work, from start to judgement."""
 
-    def __init__(self, folder: Path, seed: int, *, has_clocks: bool = False) -> None:
+    def __init__(
+        self, folder: Path, seed: int, workloads: Sequence[str], *, has_clocks: bool = False
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.cluster = ClusterNodes(folder, *FLAGS)
         for number, node in self.cluster.nodes.items() if has_clocks else ():
             node.environment |= clock_environment(folder, number)
         self.history = History(folder / "history.jsonl")
-        self.trouble = Trouble(self.cluster, TOPIC, random.Random(seed), self.history)
-        self.workload = Workload(self.cluster.bootstrap, TOPIC, PARTITIONS, self.history)
+        self.logs = Logs(self.cluster, self.history) if LOGS in workloads else None
+        self.workloads: list[Workload] = [self.logs] if self.logs is not None else []
+        others = [each for each in workloads if each != LOGS]
+        self.workloads += [WORKLOADS[each](self.cluster, seed) for each in others]
+        topics = [topic for each in self.workloads for topic in each.topics]
+        self.trouble = Trouble(self.cluster, topics, random.Random(seed), self.history)
+        self.trouble.keys = [key for each in self.workloads for key in each.coordinators()]
 
     def start(self) -> None:
-        """All nodes, the topic, and the clients."""
+        """All nodes, the topics, and the clients."""
         self.cluster.start()
-        make_topic(self.cluster.bootstrap)
+        for each in self.workloads:
+            make_topics(self.cluster.bootstrap, each.topics, **KAFKA_HEADERS)
+            each.prepare()
         self.trouble.wait_until_whole()
-        self.workload.start()
-        self.workload.wait_for_progress(PROGRESS_S)
+        for each in self.workloads:
+            each.start()
+        self.wait_for_progress()
+
+    def wait_for_progress(self) -> None:
+        for each in self.workloads:
+            each.wait_for_progress()
 
     def suffer(self, fault: Callable[[Trouble], None]) -> None:
         """A fault, after which the cluster is whole and clients go on."""
         try:
             fault(self.trouble)
             self.trouble.wait_until_whole()
-            self.workload.wait_for_progress(PROGRESS_S)
+            self.wait_for_progress()
         except Exception as error:
             with (self.cluster.folder / "threads.txt").open("w") as file:
                 faulthandler.dump_traceback(file)
@@ -81,36 +109,28 @@ class Run:
 
     def judged(self) -> list[Finding]:
         """What is wrong, once the clients are done."""
-        log = self.workload.finish()
+        findings: list[Finding] = []
+        for each in self.workloads:
+            findings += each.finish()
         self.trouble.wait_until_whole()
-        watermarks = {partition: max(at, default=-1) + 1 for partition, at in log.items()}
         for node in self.cluster.nodes.values():
             node.stop()
-        folders = {number: node.data_dir for number, node in self.cluster.nodes.items()}
-        findings = judge(self.history.operations, log)
-        findings += [Finding("replicas", each) for each in differences(folders, TOPIC, watermarks)]
+        if self.logs is not None:
+            findings += self.logs.compared()
         return findings
 
+    def done(self) -> dict[str, int]:
+        """How much was done."""
+        kinds = {kind.__name__: self.history.count(kind) for kind in (Fault, Ack, Poll)}
+        for each in self.workloads:
+            kinds |= each.done()
+        return {name: count for name, count in kinds.items() if count}
+
     def close(self) -> None:
-        for client in self.workload.clients:
-            client.stopping.set()
+        for each in self.workloads:
+            each.give_up()
         self.cluster.close()
         self.history.close()
-
-
-def make_topic(bootstrap: str) -> None:
-    """Every partition on every node."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    deadline = time.monotonic() + PROGRESS_S
-    while True:
-        try:
-            admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(10)
-        except KafkaException as error:
-            if time.monotonic() > deadline or not error.args[0].retriable():
-                raise
-            time.sleep(0.2)
-        else:
-            return
 
 
 def main() -> int:
@@ -118,6 +138,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--workloads", default=LOGS, help="their names, with commas")
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"))
     parser.add_argument("--faults", default="", help="their names; at random without any")
     asked = parser.parse_args()
@@ -125,9 +146,13 @@ def main() -> int:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     note_clients(folder / "clients.log")
-    say(f"seed {asked.seed}, in {folder}")
-    run = Run(folder, asked.seed, has_clocks=not asked.faults)
-    named = {each.__name__: each for each in (*ORDINARY, *(kind.run for kind in CHAOS))}
+    say(f"seed {asked.seed}, in {folder}: {asked.workloads}")
+    workloads = asked.workloads.split(",")
+    # Where a message is due by the clock of a node, that clock has to be right.
+    has_clocks = not asked.faults and "delays" not in workloads
+    run = Run(folder, asked.seed, workloads, has_clocks=has_clocks)
+    ordinary = (*ORDINARY, *OF_COORDINATORS)
+    named = {each.__name__: each for each in (*ordinary, *(kind.run for kind in CHAOS))}
     chosen = [named[each] for each in asked.faults.split(",") if each]
     end_s = time.monotonic() + 60 * asked.minutes
     needs_disks = not chosen or fill_disk in chosen
@@ -146,8 +171,9 @@ def main() -> int:
                 with suppress(OSError):  # of a disk that goes away with the run
                     shutil.copy(node.data_dir / "etcd" / "etcd.log", folder / f"etcd-{number}.log")
             run.close()
-    kinds = {kind.__name__: run.history.count(kind) for kind in (Fault, Ack, Poll)}
-    say(f"{kinds}: {len(findings)} findings")
+    say(f"{run.done()}: {len(findings)} findings")
+    for workload in run.workloads:
+        say(f"{type(workload).__name__}: {workload.errors()}"[:2000])
     for each in findings[:50]:
         say(str(each))
     return 1 if findings else 0

@@ -1,4 +1,4 @@
-"""Three nodes, clients at work, six faults: nothing is lost, doubled, reordered or forgotten."""
+"""Three nodes, clients at work, faults: nothing is lost, doubled, reordered, early or forgotten."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 
 from support.etcd import need_etcd
-from support.faults import ORDINARY
+from support.faults import OF_COORDINATORS, ORDINARY
 from support.stuck import kill_descendants
 
 TESTS = Path(__file__).parents[1]
 
 
-@pytest.mark.timeout(500)
-def test_clients_go_on_through_six_faults_and_nothing_is_wrong_at_the_end(tmp_path):
+def suffer(folder, seed, workloads, faults):
+    """Run `cluster.chaos`, which judges what its clients saw."""
     need_etcd()
-    faults = ",".join(each.__name__ for each in ORDINARY)
     # A process of its own: foreign clients leave threads and sockets behind.
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "cluster.chaos", "--seed", "1"),
-            *("--faults", faults, "--folder", str(tmp_path)),
+            *(sys.executable, "-m", "cluster.chaos", "--seed", str(seed)),
+            *("--workloads", workloads, "--folder", str(folder)),
+            *("--faults", ",".join(each.__name__ for each in faults)),
         ],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
         cwd=TESTS,
@@ -38,3 +38,20 @@ def test_clients_go_on_through_six_faults_and_nothing_is_wrong_at_the_end(tmp_pa
         kill_descendants(process.pid)
         process.kill()
     assert process.returncode == 0, told
+
+
+@pytest.mark.timeout(500)
+def test_clients_go_on_through_six_faults_and_nothing_is_wrong_at_the_end(tmp_path):
+    suffer(tmp_path, 1, "logs", ORDINARY)
+
+
+@pytest.mark.timeout(600)
+def test_coordinators_are_killed_paused_and_cut_off_and_keep_every_promise(tmp_path):
+    suffer(tmp_path, 1, "queues,delays,schemas", OF_COORDINATORS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1700)
+@pytest.mark.parametrize("workload", ["transactions", "queues", "delays", "schemas"])
+def test_each_capability_keeps_its_promises_through_every_ordinary_fault(tmp_path, workload):
+    suffer(tmp_path, 2, workload, (*ORDINARY, *OF_COORDINATORS))

@@ -3,114 +3,28 @@ paused or dies."""
 
 from __future__ import annotations
 
-import http.client
 import itertools
 import json
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 
 from goqueue.testing import Cluster
 from support.etcd import need_etcd
 from support.kafka_wire import WireClient
+from support.node_requests import NODES, Answer, Nodes
 from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NODES = (1, 2, 3)
 OFFSETS_TOPIC = "__consumer_offsets"
 ELECT_LEADERS = 43
 MIB = 1024 * 1024
 DEADLINE_S = 30.0
-
-
-class Answer(NamedTuple):
-    status: int
-    headers: dict[str, str]
-    body: Any
-
-    @property
-    def is_retriable(self) -> bool:
-        """What a client may act on: try again, and when."""
-        return self.status == 503 and self.body["retriable"] and "retry-after" in self.headers
-
-
-class Nodes:
-    """Requests to the nodes of a cluster, one by one."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-
-    def ask(
-        self,
-        node: int,
-        method: str,
-        path: str,
-        body: Any = None,
-        timeout_s: float = 120.0,
-        **headers: str,
-    ) -> Answer:
-        host = self.cluster.http_url(node).removeprefix("http://")
-        connection = http.client.HTTPConnection(host, timeout=timeout_s)
-        try:
-            data = json.dumps(body).encode() if isinstance(body, dict) else body
-            connection.request(method, path, data, headers)
-            answer = connection.getresponse()
-            told = {name.lower(): value for name, value in answer.getheaders()}
-            text = answer.read()
-            is_json = "json" in told.get("content-type", "")
-            return Answer(answer.status, told, json.loads(text) if text and is_json else text)
-        finally:
-            connection.close()
-
-    def surely(self, node: int, method: str, path: str, body: Any = None) -> Any:
-        """The same for a client that tries again when it is told to."""
-        answers = []
-
-        def is_done() -> bool:
-            answers.append(self.ask(node, method, path, body))
-            assert answers[-1].status < 300 or answers[-1].is_retriable, answers[-1]
-            return answers[-1].status < 300
-
-        eventually(is_done, timeout_s=60)
-        return answers[-1].body
-
-    def known(self, node: int, topic: str) -> None:
-        """Wait until a node has heard of a topic."""
-        eventually(lambda: self.ask(node, "GET", f"/topics/{topic}").status == 200)
-
-    def coordinator(self, group: str, asked: int = 1) -> int:
-        path = f"/admin/coordinators/groups/{group}"
-        found = []
-
-        def is_known() -> bool:
-            found.append(self.surely(asked, "GET", path)["node_id"])
-            return found[-1] > 0
-
-        eventually(is_known, timeout_s=60)
-        return found[-1]
-
-    def commit(self, node: int, group: str, topic: str, offset: int) -> Answer:
-        body = {"offsets": {topic: {"0": offset}}}
-        return self.ask(node, "POST", f"/groups/{group}/offsets", body)
-
-    def remote_group(self) -> tuple[str, int, int]:
-        """A group, the node that coordinates it, and one that does not."""
-        group = Cluster.unique_name()
-        there = self.coordinator(group)
-        return group, there, next(each for each in NODES if each != there)
-
-    def group_at(self, node: int) -> str:
-        """A name for a group that a node coordinates."""
-        for number in range(1000):
-            name = f"{Cluster.unique_name()}-{number}"
-            if self.coordinator(name, node) == node:
-                return name
-        raise AssertionError(f"node {node} coordinates nothing")
 
 
 @pytest.fixture(scope="module")
@@ -384,7 +298,9 @@ def test_a_node_that_is_killed_is_answered_for_by_the_next_one(nodes, topic):
     nodes.cluster.start(there)
 
 
-def test_a_poll_that_waits_ends_when_its_coordinator_dies(nodes):
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_a_poll_that_waits_ends_when_its_coordinator_dies_or_moves(nodes, how):
+    """One that is killed is found dead; one that stops hands its groups over first."""
     topic = Cluster.unique_name()
     nodes.surely(1, "POST", "/topics", {"name": topic, "num_partitions": 1})
     for node in NODES:
@@ -398,7 +314,7 @@ def test_a_poll_that_waits_ends_when_its_coordinator_dies(nodes):
     polling.start()
     time.sleep(1.0)
     began_s = time.monotonic()
-    nodes.cluster.kill(there)
+    getattr(nodes.cluster, how)(there)
     polling.join()
     assert time.monotonic() - began_s < 20
     assert answers[0].is_retriable, answers

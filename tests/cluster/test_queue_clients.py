@@ -29,7 +29,7 @@ from goqueue.model.errors import GoQueueError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.testing import Cluster
 from support.etcd import need_etcd
-from support.queue_history import QueueHistory
+from support.oracles.queues import QueueHistory
 from support.waiting import eventually
 from support.workers import Tasks, WorkerProcess
 
@@ -44,8 +44,8 @@ PARTITIONS = 3
 LOCK_MS = 3000
 WITHIN_S = 90.0
 LOST = KafkaException(KafkaError(KafkaError._TRANSPORT))
-IN_DOUBT = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
-"""The request was sent, and no answer came."""
+IN_DOUBT = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
+"""The request was sent, and no answer came; or the broker does not know whether it is stored."""
 
 
 @pytest.fixture(scope="module")

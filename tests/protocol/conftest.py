@@ -5,15 +5,19 @@ import os
 import shutil
 import warnings
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from protocol.raw_kafka import RawKafka
+from support.cluster_broker import own_broker
+from support.one_node import pytest_collection_modifyitems
 from support.server import ServerProcess, make_server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
+
+__all__ = ["pytest_collection_modifyitems"]
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas with a deprecated function, once, when it is imported.
@@ -35,6 +39,15 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     server.start()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def goqueue_broker(
+    goqueue_settings: Mapping[str, object], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
+    """The broker of the plugin that users have, or a cluster in its place."""
+    with own_broker(tmp_path_factory.mktemp("broker"), goqueue_settings) as broker:
+        yield broker
 
 
 @pytest.fixture

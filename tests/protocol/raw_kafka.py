@@ -41,6 +41,8 @@ class RawKafka:
         self.port = port
         self._links: dict[int, RawKafka] = {}
         """To the other nodes of a cluster, by their ports."""
+        self._fetched_from = port
+        """Where a session goes on that names no partition."""
         self._sent: deque[RawKafka] = deque()
         """Whom the answers come from that were not read yet."""
 
@@ -72,6 +74,10 @@ class RawKafka:
     def send(self, key: ApiKey, version: int, /, **fields: Any) -> None:
         """Send a request and do not wait."""
         port = port_for(self.ask_here, self.port, key, fields)
+        if key is ApiKey.FETCH and fields.get("session_id") and not fields.get("topics"):
+            port = self._fetched_from
+        elif key is ApiKey.FETCH:
+            self._fetched_from = port
         if port == self.port:
             self._sent.append(self)
             self._send(key, version, fields)

@@ -1,7 +1,8 @@
 """Where a raw request goes in a cluster: a Kafka client would know, and a test does not say.
 
 Requests about a group or a transaction go to its coordinator, those about partitions to the leader
-of the first one, everything else to the node that the test has connected to.
+of the first one, those about the settings of a node to that node, everything else to the node that
+the test has connected to.
 """
 
 from __future__ import annotations
@@ -28,11 +29,19 @@ _OF_PARTITIONS: Final = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH,
     ApiKey.SHARE_FETCH,
     ApiKey.SHARE_ACKNOWLEDGE,
+    ApiKey.DESCRIBE_LOG_DIRS,
     ApiKey.DESCRIBE_PRODUCERS,
     ApiKey.WRITE_TXN_MARKERS,
 }
 _OF_TRANSACTIONS: Final = {ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.COMMIT_TOGETHER}
 """Which name a group as well, or no id."""
+_OF_SETTINGS: Final = {
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+}
+_BROKER: Final = 4
+"""The type of a node among what has settings."""
 _ANYWHERE: Final = {ApiKey.FIND_COORDINATOR, ApiKey.PRODUCE}
 _GROUP, _TRANSACTION = 0, 1
 
@@ -46,6 +55,8 @@ def port_for(ask: Callable[..., Struct], port: int, key: ApiKey, fields: dict[st
         return next((leader for leader in leaders if leader is not None), port)
     if key in _ANYWHERE:
         return port
+    if key in _OF_SETTINGS:
+        return next(_nodes_named(fields, siblings(port)), port)
     if key in _OF_TRANSACTIONS:
         named = fields.get("transactional_id") or fields.get("series") or ""
         return _coordinator(ask, port, _TRANSACTION, named)
@@ -59,6 +70,14 @@ def port_for(ask: Callable[..., Struct], port: int, key: ApiKey, fields: dict[st
     if isinstance(transactional, str):
         return _coordinator(ask, port, _TRANSACTION, transactional)
     return port
+
+
+def _nodes_named(fields: dict[str, Any], ports: tuple[int, ...]) -> Iterator[int]:
+    """The ports of nodes whose settings a request names."""
+    known = {str(number): port for number, port in enumerate(ports, start=1)}
+    for each in fields["resources"]:
+        if each["resource_type"] == _BROKER and each["resource_name"] in known:
+            yield known[each["resource_name"]]
 
 
 def _is_of_queue(fields: dict[str, Any]) -> bool:

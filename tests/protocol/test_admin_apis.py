@@ -10,6 +10,7 @@ from kafka.admin import KafkaAdminClient
 from kio.schema.errors import ErrorCode
 
 from goqueue.wire.kafka.api_keys import ApiKey
+from support.server import node_ids, siblings
 
 WAIT_S = 90
 NODE = 1
@@ -228,20 +229,22 @@ def test_replicas_can_only_be_where_they_are(raw, topic, version):
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_one_node_is_the_quorum(raw, broker, version):
+def test_every_node_is_in_the_quorum(raw, broker, version):
     asked = [
         {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]},
         {"topic_name": "other", "partitions": [{"partition_index": 0}]},
     ]
     answer = raw.ask(ApiKey.DESCRIBE_QUORUM, version, topics=asked)
     ((metadata,), (other,)) = [each.partitions for each in answer.topics]
-    assert (metadata.error_code, metadata.leader_id) == (0, NODE)
+    nodes = node_ids(broker.kafka_port)
+    assert metadata.error_code == 0
+    assert metadata.leader_id in nodes
     assert metadata.high_watermark > 0
-    assert [each.replica_id for each in metadata.current_voters] == [NODE]
+    assert [each.replica_id for each in metadata.current_voters] == nodes
     assert other.error_code == ErrorCode.unknown_topic_or_partition
     if version == 2:
-        ((listener,),) = [node.listeners for node in answer.nodes]
-        assert listener.port == broker.kafka_port
+        ports = [each.port for node in answer.nodes for each in node.listeners]
+        assert ports == list(siblings(broker.kafka_port))
 
 
 def test_the_features_of_the_cluster_are_finalised(raw):
@@ -296,10 +299,11 @@ def _resources(answer):
 
 
 def test_what_has_settings_is_listed(raw, topic):
+    nodes = {(BROKER, str(each)) for each in node_ids(raw.port)}
     answer = raw.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=[])
-    assert {(TOPIC, topic), (BROKER, str(NODE))} <= _resources(answer)
+    assert {(TOPIC, topic), *nodes} <= _resources(answer)
     of_broker = raw.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=[BROKER, BROKER])
-    assert _resources(of_broker) == {(BROKER, str(NODE))}
+    assert _resources(of_broker) == nodes
     unknown = raw.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=[TOPIC, 77])
     assert unknown.error_code == ErrorCode.unsupported_version
     metrics = raw.ask(ApiKey.LIST_CONFIG_RESOURCES, 0)

@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from goqueue.wire.kafka.api_keys import ApiKey
 from protocol.raw_kafka import make_batch, sequenced
+from support.server import siblings
 
 TOPIC, BROKER, CLUSTER_LINK = 2, 4, 77
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -48,7 +49,7 @@ def test_every_topic_to_be_made_has_a_result(raw, topic, name, version):
         _new(twice),
         _new(twice),
         _new(name("made"), 0),
-        _new(name("made"), replication=2),
+        _new(name("made"), replication=7),
         _new(name("made"), no_such="1"),
         _new(name("made"), -1, -1, assignments=[(0, [7])]),
         _new(name("made"), -1, -1, assignments=[(1, [1])]),
@@ -328,15 +329,17 @@ def test_replacing_settings_answers_for_each_resource(raw, topic, name, version)
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_cluster_is_one_node(broker, raw, version):
+def test_the_cluster_is_all_nodes(broker, raw, version):
     fields = {
         "include_cluster_authorized_operations": False,
         "include_fenced_brokers": False,
         "endpoint_type": 1,
     }
     answer = raw.ask(ApiKey.DESCRIBE_CLUSTER, version, **fields)
-    assert [(node.host, node.port) for node in answer.brokers] == [("127.0.0.1", broker.kafka_port)]
-    assert answer.controller_id == answer.brokers[0].broker_id
+    assert [(node.host, node.port) for node in answer.brokers] == [
+        ("127.0.0.1", port) for port in siblings(broker.kafka_port)
+    ]
+    assert answer.controller_id in {each.broker_id for each in answer.brokers}
     if version >= 1:
         fields["endpoint_type"] = 2
         refused = raw.ask(ApiKey.DESCRIBE_CLUSTER, version, **fields)
@@ -349,7 +352,8 @@ def test_log_folders_are_described_with_the_sizes_of_partitions(broker, raw, top
     raw.produce(topic, batch, 1)
     asked = [{"topic": topic, "partitions": [0, 1]}, {"topic": "absent", "partitions": [0]}]
     (folder,) = raw.ask(ApiKey.DESCRIBE_LOG_DIRS, version, topics=asked).results
-    assert (folder.error_code, folder.log_dir) == (0, str(broker.data_dir))
+    assert folder.error_code == 0
+    assert folder.log_dir in map(str, broker.data_dirs)
     (sizes,) = folder.topics
     assert [(p.partition_index, p.partition_size) for p in sizes.partitions] == [
         (0, 0),
@@ -408,11 +412,12 @@ def test_the_end_of_an_epoch_is_found_for_each_partition(raw, topic, name, versi
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_the_coordinator_of_everything_is_here(broker, raw, version):
+def test_the_coordinator_of_everything_is_a_node(broker, raw, version):
     fields = {"key": "g", "key_type": 0, "coordinator_keys": ["g", "h"]}
     answer = raw.ask(ApiKey.FIND_COORDINATOR, version, **fields)
     found = [answer] if version < 4 else answer.coordinators
-    assert [(each.error_code, each.port) for each in found] == [(0, broker.kafka_port)] * len(found)
+    assert [each.error_code for each in found] == [0] * len(found)
+    assert {each.port for each in found} <= set(siblings(broker.kafka_port))
     if version >= 4:
         assert [each.key for each in found] == ["g", "h"]
     if version >= 1:

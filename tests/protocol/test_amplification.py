@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from kio.schema.errors import ErrorCode
 
 from goqueue.protocols.kafka.limits import MAX_CREATED_PARTITIONS
 from goqueue.protocols.kafka.records.fetch import MAX_PARTITIONS_A_FETCH
-from goqueue.protocols.kafka.topics.metadata import BURST, CreationRate
+from goqueue.protocols.kafka.topics.metadata import BURST, PER_S, CreationRate
 from goqueue.wire.kafka.api_keys import ApiKey
 from protocol.raw_kafka import RawKafka, fetch_fields, make_batch
 
@@ -101,11 +103,13 @@ def test_a_resource_that_is_to_be_changed_twice_is_refused_once(raw, topic):
 
 def test_one_metadata_request_makes_a_bounded_number_of_topics(raw, name):
     stem = name("wanted")
+    began_s = time.monotonic()
     topics = metadata(raw, [f"{stem}-{number}" for number in range(2 * BURST)], create=True)
+    refilled = PER_S * (time.monotonic() - began_s)
     codes = [each.error_code for each in topics]
-    assert set(codes) == {ErrorCode.none, ErrorCode.unknown_topic_or_partition}
+    assert set(codes) <= {ErrorCode.none, ErrorCode.unknown_topic_or_partition}
     assert codes[0] == ErrorCode.none
-    assert codes.count(ErrorCode.none) < 2 * BURST
+    assert codes.count(ErrorCode.none) <= BURST + refilled + 1
     # What was not made yet is made for a client that asks again.
     late = f"{stem}-{2 * BURST - 1}"
     while metadata(raw, [late], create=True)[0].error_code != ErrorCode.none:

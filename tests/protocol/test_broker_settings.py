@@ -21,10 +21,17 @@ from protocol.config_admin import (
     eventually,
 )
 from protocol.raw_kafka import RawKafka, make_batch
-from support.server import make_server
+from support.server import first_of, make_server
 
 CLUSTER, NODE = "", "1"
 WAIT_S = 60
+
+
+@pytest.fixture
+def raw(broker):
+    """To the node whose settings are changed."""
+    with RawKafka(first_of(broker.kafka_port)) as client:
+        yield client
 
 
 @pytest.fixture
@@ -288,15 +295,18 @@ def test_a_listener_takes_as_many_connections_of_an_address_as_were_set_last(tmp
     server = make_server(tmp_path / "data")
     server.start()
     try:
-        with RawKafka(server.kafka_port) as raw, RawKafka(server.kafka_port) as other:
+        with (
+            RawKafka(first_of(server.kafka_port)) as raw,
+            RawKafka(first_of(server.kafka_port)) as other,
+        ):
             admin = ConfigAdmin(raw)
             other.create("before")
             limit = {"max.connections.per.ip": "2"}
             assert admin.change(BROKER, NODE, limit) == (ErrorCode.none, None)
-            with RawKafka(server.kafka_port) as third:
+            with RawKafka(first_of(server.kafka_port)) as third:
                 assert third.is_closed_by_server()
             assert admin.change(BROKER, NODE, limit, DELETE)[0] is ErrorCode.none
-            with RawKafka(server.kafka_port) as third:
+            with RawKafka(first_of(server.kafka_port)) as third:
                 third.create("after")
     finally:
         server.close()
@@ -306,7 +316,7 @@ def test_settings_of_the_broker_and_of_groups_outlive_a_killed_process(tmp_path)
     server = make_server(tmp_path / "data")
     server.start()
     try:
-        with RawKafka(server.kafka_port) as raw:
+        with RawKafka(first_of(server.kafka_port)) as raw:
             admin = ConfigAdmin(raw)
             admin.create("t")
             assert admin.change(BROKER, CLUSTER, {"log.retention.ms": "90000"})[0] == 0
@@ -315,7 +325,7 @@ def test_settings_of_the_broker_and_of_groups_outlive_a_killed_process(tmp_path)
             assert admin.change(GROUP, "g", {"streams.num.standby.replicas": "1"})[0] == 0
         server.kill()
         server.restart()
-        with RawKafka(server.kafka_port) as raw:
+        with RawKafka(first_of(server.kafka_port)) as raw:
             admin = ConfigAdmin(raw)
             topic = admin.describe(TOPIC, "t")
             assert topic["retention.ms"].synonyms[0] == ("log.retention.ms", "90000", OF_CLUSTER)

@@ -88,7 +88,7 @@ def views(broker: ServerProcess, api: HttpApi, group: str) -> dict[str, Seen]:
         ):
             missing = sum(each.lag for each in offsets if each.offset is None)
             found[kind] = Seen(sum(each.lag for each in offsets), missing)
-    metrics = api.ask("GET", "/metrics").body.decode()
+    metrics = api.metrics()
     sums = [
         sum(
             float(line.rpartition(" ")[2])
@@ -138,7 +138,7 @@ def test_the_lag_of_a_group_falls_with_its_first_commit(api: HttpApi, reader: Re
     """What the charts of the console and of Prometheus are drawn from."""
 
     def drawn() -> tuple[int, float]:
-        lines = api.ask("GET", "/metrics").body.decode().splitlines()
+        lines = api.metrics().splitlines()
         of_group = (
             float(line.rpartition(" ")[2])
             for line in lines

@@ -54,7 +54,7 @@ def rows(broker: ServerProcess, *words: str) -> dict[str, dict[str, str]]:
 
 def metric(api: HttpApi, name: str, *parts: str) -> float:
     """The sum of the series of a metric that have all these parts."""
-    lines = api.ask("GET", "/metrics").body.decode().splitlines()
+    lines = api.metrics().splitlines()
     return sum(
         float(line.rpartition(" ")[2])
         for line in lines

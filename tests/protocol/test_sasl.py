@@ -37,7 +37,11 @@ def authority(tmp_path_factory):
 def servers(tmp_path_factory, authority):
     """One that speaks TLS and one that does not; both want a login."""
     users = ",".join(f"{name}:{password}" for name, password in USERS.items())
-    environment = AT_ONCE | {"GOQUEUE_SASL_ENABLED": "true", "GOQUEUE_SASL_USERS": users}
+    environment = AT_ONCE | {
+        "GOQUEUE_SASL_ENABLED": "true",
+        "GOQUEUE_SASL_USERS": users,
+        "GOQUEUE_AUTH_MAX_LOGIN_DELAY": "10ms",  # the clients give up after a second
+    }
     cert_file, key_file = authority.issue("server")
     secure = ("--tls-enabled", "--tls-cert-file", str(cert_file), "--tls-key-file", str(key_file))
     made = {

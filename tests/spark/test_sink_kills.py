@@ -2,67 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from support import sink_job
 from support.committed import committed
-from support.process_sessions import kill_session
 from support.server import start_server
+from support.spark_driver import CONFIGURATION, Driver
 from support.topic_writer import TopicWriter
 
 __all__ = ["start_server"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-CONFIGURATION = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-}
 ROWS = 12_000
 PER_BATCH = 4000
 PARTITIONS = 3
-WAIT_S = 240.0
-
-
-class Job:
-    """A driver in a session of its own, so that all of its processes can be found and killed."""
-
-    def __init__(self, said):
-        environment = dict(os.environ)
-        environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
-        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
-        self.process = subprocess.Popen(
-            [sys.executable, str(Path(sink_job.__file__)), json.dumps(said)],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
-    def kill(self):
-        """`kill -9` for the driver, its JVM and its workers."""
-        kill_session(self.process.pid)
-        self.process.wait(30)
-
-    def wait_for(self, condition, what):
-        deadline = time.monotonic() + WAIT_S
-        while not condition():
-            assert self.process.poll() is None, f"the job ended before {what}"
-            assert time.monotonic() < deadline, what
-            time.sleep(0.05)
-
-    def finish(self):
-        assert self.process.wait(WAIT_S) == 0
 
 
 @pytest.fixture
@@ -91,7 +47,7 @@ def start(server, tmp_path):
             "fault": fault,
             "configuration": CONFIGURATION | {"spark.local.dir": str(tmp_path / "local")},
         }
-        jobs.append(Job(said))
+        jobs.append(Driver(sink_job, said))
         return jobs[-1]
 
     yield start_job

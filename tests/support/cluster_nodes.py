@@ -125,6 +125,14 @@ class ClusterNodes:
         """For `bootstrap.servers`: every node."""
         return ",".join(each.kafka_address for each in self.nodes.values())
 
+    def http_url(self, node: int) -> str:
+        """The base of every path of one node's HTTP API."""
+        return self.nodes[node].http_url
+
+    def grpc_address(self, node: int) -> str:
+        """`host:port` of one node, for gRPC channels."""
+        return self.nodes[node].grpc_address
+
     def start(self) -> ClusterNodes:
         """Start all nodes; returns when each of them is ready."""
         for node in self.nodes.values():

@@ -2,6 +2,7 @@
 
     make test-cluster                                                       # tests/protocol
     GOQUEUE_TEST_CLUSTER=3 .venv/bin/python -m pytest tests/protocol/http   # a part of it
+    make test-remote-queues                                  # queue groups without replicas to read
 
 `ClusterServer` has what `ServerProcess` has. Whoever asks for an address is given that of the next
 node, so that what a test does is spread over all of them.
@@ -9,7 +10,10 @@ node, so that what a test does is spread over all of them.
 
 from __future__ import annotations
 
+import json
+import os
 import signal
+from http import HTTPStatus
 from itertools import cycle
 from typing import TYPE_CHECKING, Final
 
@@ -18,15 +22,24 @@ from support.server import START_S, STOP_S, ServerProcess, are_siblings, free_po
 from support.waiting import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 NODES: Final = 3
 _PORTS_A_NODE: Final = 6
-_FEW_PARTITIONS: Final = (
-    *("--groups-offsets-partitions", "4"),
-    *("--transactions-state-partitions", "4"),
-)
+_FEW_PARTITIONS: Final = {
+    "--groups-offsets-partitions": "4",
+    "--transactions-state-partitions": "4",
+}
 """Of internal topics: fewer are sooner there."""
+
+
+def with_few_partitions(flags: Iterable[str]) -> list[str]:
+    """These flags, and few partitions of internal topics unless they say otherwise."""
+    given = list(flags)
+    names = {each.partition("=")[0] for each in given}
+    few = [f"{name}={value}" for name, value in _FEW_PARTITIONS.items() if name not in names]
+    return [*few, *given]
 
 
 class ClusterServer(ServerProcess):
@@ -37,7 +50,7 @@ class ClusterServer(ServerProcess):
     ) -> None:
         super().__init__(data_dir, *flags, environment=environment)
         folder = data_dir.parent / f"{data_dir.name}-cluster"
-        chosen = [*_FEW_PARTITIONS, *flags]
+        chosen = [*_sources(), *with_few_partitions(flags)]
         self.cluster = LocalCluster.found(folder, chosen) or LocalCluster.made(
             folder, [_free_ports() for _ in range(NODES)], flags=chosen
         )
@@ -76,6 +89,16 @@ class ClusterServer(ServerProcess):
     def grpc_port(self, _: int) -> None:
         """As for Kafka."""
 
+    @property
+    def data_dirs(self) -> list[Path]:
+        """Where each node stores everything."""
+        return [each.data_dir for each in self.nodes]
+
+    @property
+    def broker_pids(self) -> list[int]:
+        """The brokers."""
+        return [each.processes["broker"] for each in self.nodes]
+
     # --- Life ------------------------------------------------------------------------------------
 
     def launch(self) -> None:
@@ -95,10 +118,11 @@ class ClusterServer(ServerProcess):
         return self
 
     def _is_whole(self) -> bool:
-        for _ in self.nodes:
-            status, answer = self.get("/cluster/partitions")
-            found = [each for each in answer["partitions"] if each["topic"] == "__pipelines"]
-            if status != 200 or not found or any(each["leader"] is None for each in found):
+        for each in self.nodes:
+            status, body = each.get("/cluster/partitions")
+            known = json.loads(body)["partitions"] if status == HTTPStatus.OK else []
+            found = [each for each in known if each["topic"] == "__pipelines"]
+            if not found or any(each["leader"] is None for each in found):
                 return False
         return True
 
@@ -137,6 +161,12 @@ class ClusterServer(ServerProcess):
 
         line: str = eventually(found, part, timeout_s)
         return line
+
+
+def _sources() -> list[str]:
+    """Where queue groups read: with GOQUEUE_TEST_REMOTE_SOURCES only at the leaders."""
+    is_remote = os.environ.get("GOQUEUE_TEST_REMOTE_SOURCES")
+    return ["--cluster-remote-queue-sources"] if is_remote else []
 
 
 def _free_ports() -> Ports:

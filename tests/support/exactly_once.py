@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import time
-from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,10 +13,13 @@ from typing import TYPE_CHECKING
 import confluent_kafka
 
 from support import transform_worker
-from support.transform_worker import GROUP, SOURCE, TARGET, transformed
+from support.oracles.transactions import Output, Stored, Transformed, judge
+from support.transform_worker import DONE, GROUP, NEVER, SOURCE, TARGET, TRANSACTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from support.history import Finding
 
 PARTITIONS = 4
 WORKERS = 2
@@ -35,15 +37,17 @@ class Names:
 class Worker:
     """One worker process, started again whenever it has died."""
 
-    def __init__(self, client: str, bootstrap: str, number: int, batch: int, names: Names) -> None:
+    def __init__(
+        self, client: str, bootstrap: str, names: Names, *, batch: int, partitions: range
+    ) -> None:
         self._said = {
             "client": client,
             "bootstrap": bootstrap,
             "source": names.source,
             "target": names.target,
             "group": names.group,
-            "name": f"{names.prefix}worker-{number}",
-            "partitions": list(range(number, PARTITIONS, WORKERS)),
+            "name": f"{names.prefix}worker-{partitions.start}",
+            "partitions": list(partitions),
             "batch": batch,
         }
         self.starts = 0
@@ -70,7 +74,8 @@ def running_workers(
     client: str, bootstrap: str, batch: int, names: Names
 ) -> Iterator[list[Worker]]:
     """Workers that share out the partitions; they are not started yet."""
-    workers = [Worker(client, bootstrap, number, batch, names) for number in range(WORKERS)]
+    shares = [range(number, PARTITIONS, WORKERS) for number in range(WORKERS)]
+    workers = [Worker(client, bootstrap, names, batch=batch, partitions=each) for each in shares]
     try:
         yield workers
     finally:
@@ -78,46 +83,96 @@ def running_workers(
             worker.kill()
 
 
-def publish(bootstrap: str, count: int, names: Names) -> Counter[bytes]:
-    """So many inputs, each of them its own; what must come out of them, once."""
+def publish(bootstrap: str, count: int, names: Names) -> set[str]:
+    """So many inputs, each of them its own."""
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
     )
-    values = [b"%d" % number for number in range(count)]
+    values = [str(number) for number in range(count)]
     for number, value in enumerate(values):
         producer.produce(names.source, value, partition=number % PARTITIONS)
     assert producer.flush(WAIT_S) == 0
-    return Counter(transformed(value) for value in values)
+    return set(values)
 
 
-class Judge:
+def output_of(message: confluent_kafka.Message) -> Output:
+    """What an output says of itself."""
+    value = message.value() or b""
+    named = bytes(dict(message.headers() or [])[TRANSACTION])  # type: ignore[arg-type]  # bytes
+    transaction, _, size = named.decode().rpartition(":")
+    return Output(
+        message.partition(),
+        message.offset(),
+        value.removeprefix(DONE).removeprefix(NEVER).decode(),
+        transaction,
+        int(size),
+        is_aborted=value.startswith(NEVER),
+    )
+
+
+class Reader:
     """Reads what is committed, as a consumer that knows nothing of the workers."""
 
     def __init__(self, bootstrap: str, names: Names) -> None:
-        self._consumer = confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": f"{names.prefix}judge",
-                "enable.auto.commit": False,
-                "fetch.wait.max.ms": 50,
-                "log_level": 0,
-                "reconnect.backoff.max.ms": 100,
-            }
-        )
-        self._consumer.assign(
-            [confluent_kafka.TopicPartition(names.target, n, 0) for n in range(PARTITIONS)]
-        )
-        self.seen: Counter[bytes] = Counter()
+        self._consumer = _reading(bootstrap, names.target)
+        self.seen: list[Output] = []
 
     def look(self, for_s: float) -> None:
         deadline = time.monotonic() + for_s
         while (left_s := deadline - time.monotonic()) > 0:
             for message in self._consumer.consume(500, min(left_s, 0.1)):
                 if message.error() is None:
-                    self.seen[message.value()] += 1
+                    self.seen.append(output_of(message))
 
     def close(self) -> None:
         self._consumer.close()
+
+
+def _reading(bootstrap: str, topic: str) -> confluent_kafka.Consumer:
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"{topic}-reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 50,
+            "socket.timeout.ms": 6000,
+            "log_level": 0,
+            "reconnect.backoff.max.ms": 100,
+        }
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, n, 0) for n in range(PARTITIONS)])
+    return consumer
+
+
+def read_all(bootstrap: str, topic: str) -> list[confluent_kafka.Message]:
+    """Everything in a topic that is committed."""
+    consumer = _reading(bootstrap, topic)
+    found: list[confluent_kafka.Message] = []
+    left = set(range(PARTITIONS))
+    deadline = time.monotonic() + WAIT_S
+    try:
+        while left:
+            assert time.monotonic() < deadline, f"the end of {topic} {left} is not reached"
+            for message in consumer.consume(500, 0.1):
+                if message.error() is None:
+                    found.append(message)
+                elif message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                    left.discard(message.partition())
+    finally:
+        consumer.close()
+    return found
+
+
+def judged(bootstrap: str, names: Names, acked: set[str], seen: list[Output]) -> list[Finding]:
+    """What is wrong, once the workers are done and nothing comes any more."""
+    source = [
+        Stored(each.partition(), each.offset(), each.value().decode())
+        for each in read_all(bootstrap, names.source)
+    ]
+    target = [output_of(each) for each in read_all(bootstrap, names.target)]
+    offsets = dict(enumerate(committed(bootstrap, names)))
+    return judge(Transformed(acked, source, target, seen, offsets))
 
 
 def committed(bootstrap: str, names: Names) -> list[int]:

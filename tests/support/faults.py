@@ -50,6 +50,12 @@ def kill_leading_broker(trouble: Trouble) -> None:
     node.send(BROKER, signal.SIGKILL)
 
 
+def kill_coordinating_broker(trouble: Trouble) -> None:
+    node = trouble.coordinator()
+    trouble.say(f"kill broker {node.number}, which coordinates")
+    node.send(BROKER, signal.SIGKILL)
+
+
 def kill_any_broker(trouble: Trouble) -> None:
     node = trouble.any()
     trouble.say(f"kill broker {node.number}")
@@ -64,6 +70,10 @@ def kill_etcd(trouble: Trouble) -> None:
 
 def kill_leading_node(trouble: Trouble) -> None:
     _kill(trouble, [trouble.leader()])
+
+
+def kill_coordinating_node(trouble: Trouble) -> None:
+    _kill(trouble, [trouble.coordinator()])
 
 
 def kill_two_nodes(trouble: Trouble) -> None:
@@ -100,11 +110,25 @@ def pause_leader(trouble: Trouble) -> None:
     _pause(trouble, trouble.leader(), BROKER, trouble.luck.uniform(2, 5))
 
 
+def pause_coordinator(trouble: Trouble) -> None:
+    _pause(trouble, trouble.coordinator(), BROKER, trouble.luck.uniform(2, 5))
+
+
 def pause(trouble: Trouble) -> None:
     what = trouble.luck.choice([BROKER, BROKER, ETCD, NODE])
     long_s = 0.3 * 100 ** trouble.luck.random()
     node = trouble.luck.choice([trouble.leader(), trouble.any()])
     _pause(trouble, node, what, long_s)
+
+
+def pause_controller(trouble: Trouble) -> None:
+    """The controller stands still while it elects for another node: before it writes, perhaps."""
+    controller = trouble.controller() or trouble.any()
+    victim = trouble.luck.choice([each for each in trouble.nodes if each is not controller])
+    trouble.say(f"kill broker {victim.number}")
+    victim.send(BROKER, signal.SIGKILL)
+    trouble.rest(0, 1)
+    _pause(trouble, controller, BROKER, trouble.luck.uniform(2, 5))
 
 
 def _pause(trouble: Trouble, node: ClusterNode, what: str, long_s: float) -> None:
@@ -125,7 +149,15 @@ def stop_store(trouble: Trouble) -> None:
 
 def cut_off_leader(trouble: Trouble) -> None:
     """Nothing gets from a leader to the others, or back."""
-    node = trouble.leader()
+    _cut_off(trouble, trouble.leader())
+
+
+def cut_off_coordinator(trouble: Trouble) -> None:
+    """Nothing gets from a coordinator to the others, or back."""
+    _cut_off(trouble, trouble.coordinator())
+
+
+def _cut_off(trouble: Trouble, node: ClusterNode) -> None:
     trouble.say(f"cut off {node.number}")
     with _healed(trouble):
         for other in trouble.nodes:
@@ -192,16 +224,28 @@ ORDINARY: Final = (
 )
 """One of each, in the ordinary suite."""
 
+OF_COORDINATORS: Final = (
+    kill_coordinating_node,
+    pause_coordinator,
+    cut_off_coordinator,
+)
+"""Done to the nodes that coordinate, in the ordinary suite."""
+
 CHAOS: Final = (
     Kind(kill_leading_broker, 4),
+    Kind(kill_coordinating_broker, 3),
     Kind(kill_any_broker, 2),
     Kind(kill_etcd, 3),
     Kind(kill_leading_node, 4),
+    Kind(kill_coordinating_node, 3),
     Kind(kill_two_nodes, 2),
     Kind(kill_all_nodes, 2),
     Kind(rolling_restart),
     Kind(pause, 5),
+    Kind(pause_coordinator, 2),
+    Kind(pause_controller, 2),
     Kind(cut_off_leader, 3),
+    Kind(cut_off_coordinator, 2),
     Kind(cut_pair, 3),
     Kind(cut_one_way, 3),
     Kind(slow_links, 2),

@@ -86,6 +86,10 @@ class HttpApi:
         )["results"]
         return results
 
+    def metrics(self) -> str:
+        """What every node tells Prometheus."""
+        return "".join(self.ask("GET", "/metrics").body.decode() for _ in self._connections)
+
     def close(self) -> None:
         for each in self._connections:
             each.close()

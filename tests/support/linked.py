@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from goqueue import AsyncClient, ClientSettings
 from goqueue.publishing.new_messages import NewMessage
-from support.server import running_node
+from support.nodes_in_loop import running_nodes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from goqueue.broker.broker import Broker
-    from goqueue.server.node import Node
+    from support.nodes_in_loop import Nodes
 
 SCENARIO_S = 180.0
 
@@ -29,14 +29,14 @@ async def linked(address: str, **settings: Any) -> AsyncIterator[AsyncClient]:
 
 
 def played(
-    folder: Path, scenario: Callable[[AsyncClient, Node], Awaitable[None]], **settings: Any
+    folder: Path, scenario: Callable[[AsyncClient, Nodes], Awaitable[None]], **settings: Any
 ) -> None:
     """Play a scenario with a client of its own, on a topic with three partitions."""
 
     async def main() -> None:
-        async with running_node(folder) as node:
+        async with running_nodes(folder) as node:
             await node.broker.create_topic("t", 3)
-            async with linked(f"127.0.0.1:{node.kafka.port}", **settings) as client:
+            async with linked(node.address, **settings) as client:
                 await asyncio.wait_for(scenario(client, node), SCENARIO_S)
 
     asyncio.run(main())

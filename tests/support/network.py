@@ -22,7 +22,10 @@ import time
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HOST: Final = "127.0.0.1"
 STRANGER: Final = 0
@@ -102,6 +105,8 @@ class _State:
         self.delays_s: dict[tuple[int, int], float] = {}
         self.pids: dict[int, int] = {}
         self._trees: dict[int, set[int]] = {}
+        self._owners: dict[int, int] = {}
+        """By the inode of a socket: the node that has it."""
         self._looked_s = 0.0
         self.pipes: set[_Pipe] = set()
 
@@ -110,26 +115,21 @@ class _State:
         inode = _inode(end, other) if kind == "tcp" else _listed_inode(end)
         if inode is None:
             return STRANGER
-        found = self._owner(inode)
-        if found == STRANGER and self._is_stale():
+        if inode not in self._owners:
+            self._look()
+        return self._owners.get(inode, STRANGER)
+
+    def _look(self) -> None:
+        """Find the sockets of all nodes: dear, so those that came meanwhile are found with it."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s > _LOOK_S or self._trees.keys() != self.pids.keys():
+            self._looked_s = now_s
             parents = _parents()
             self._trees = {node: _tree(pid, parents) for node, pid in self.pids.items()}
-            found = self._owner(inode)
-        return found
-
-    def _owner(self, inode: int) -> int:
+        self._owners = {}
         for node, pids in self._trees.items():
-            if any(_has(pid, inode) for pid in pids):
-                return node
-        return STRANGER
-
-    def _is_stale(self) -> bool:
-        """Whether the processes may be others than those known; looking is dear."""
-        now_s = time.monotonic()
-        is_stale = now_s - self._looked_s > _LOOK_S or self._trees.keys() != self.pids.keys()
-        if is_stale:
-            self._looked_s = now_s
-        return is_stale
+            for inode in [each for pid in pids for each in _inodes(pid)]:
+                self._owners.setdefault(inode, node)
 
     def handle(self, command: dict[str, Any]) -> None:
         if "owner" in command:
@@ -374,17 +374,15 @@ def _tree(root: int, parents: dict[int, int]) -> set[int]:
     return tree
 
 
-def _has(pid: int, inode: int) -> bool:
-    """Whether a process has a socket open."""
-    wanted = f"socket:[{inode}]"
+def _inodes(pid: int) -> Iterator[int]:
+    """The sockets that a process has open."""
     folder = f"/proc/{pid}/fd"
     with suppress(OSError):
-        files = os.listdir(folder)  # noqa: PTH208 - once for each file of each process
-        for each in sorted(files, key=int, reverse=True):  # the newest first
+        for each in os.listdir(folder):  # noqa: PTH208 - once for each file of each process
             with suppress(OSError):
-                if os.readlink(f"{folder}/{each}") == wanted:  # noqa: PTH115 - the same
-                    return True
-    return False
+                target = os.readlink(f"{folder}/{each}")  # noqa: PTH115 - the same
+                if target.startswith("socket:["):
+                    yield int(target[8:-1])
 
 
 if __name__ == "__main__":

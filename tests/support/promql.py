@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[2]
 RULES = sorted((ROOT / "deploy/prometheus/rules").glob("*.yml"))
 DASHBOARDS = sorted((ROOT / "deploy/grafana/dashboards").glob("*.json"))
 
-OWN = re.compile(r"\bgoqueue_(?:broker|storage|consumer|process|cluster|metrics)_[a-z0-9_]+")
+OWN = re.compile(
+    r"\bgoqueue_(?:broker|storage|consumer|process|cluster|audit|tls|metrics)_[a-z0-9_]+"
+)
 """A metric of ours, wherever it is named; a histogram's may have a suffix."""
 RECORDED = re.compile(r"\b(?:node|group):goqueue_\w+:\w+")
 """What a recording rule of ours makes."""

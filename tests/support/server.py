@@ -63,6 +63,16 @@ def siblings(port: int) -> tuple[int, ...]:
     return _siblings.get(port, (port,))
 
 
+def first_of(port: int) -> int:
+    """The port on which the first node of a cluster serves the same."""
+    return siblings(port)[0]
+
+
+def node_ids(port: int) -> list[int]:
+    """The nodes that serve the same as this port."""
+    return list(range(1, len(siblings(port)) + 1))
+
+
 def are_siblings(ports: tuple[int, ...]) -> None:
     """Note ports on which the nodes of one cluster serve the same."""
     _siblings.update(dict.fromkeys(ports, ports))
@@ -134,6 +144,16 @@ class ServerProcess:
     @property
     def grpc_address(self) -> str:
         return f"{HOST}:{self.grpc_port}"
+
+    @property
+    def data_dirs(self) -> list[Path]:
+        """Where each node stores everything."""
+        return [self.data_dir]
+
+    @property
+    def broker_pids(self) -> list[int]:
+        """The processes that serve clients."""
+        return [self.pid]
 
     @property
     def pid(self) -> int:

@@ -6,6 +6,9 @@
 It copies partitions of a topic to another (`in` and `out`, unless `source` and `target` say
 otherwise), and commits how far it has read in the same transactions, for the group `workers` or
 `group`. Whoever starts it again finds everything done once.
+
+Each output names its transaction and how many outputs that has. Some transactions are written twice
+and aborted the first time: what they wrote then says so, and is for nobody to see.
 """
 
 from __future__ import annotations
@@ -13,22 +16,55 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import sys
 import threading
 import time
-from typing import Any
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 GROUP = "workers"
 SOURCE = "in"
 TARGET = "out"
 TIMEOUT_S = 60
-STUCK_S = 10.0
+STUCK_S = 10.0 * float(os.environ.get("GOQUEUE_TEST_PATIENCE", "1"))
 """When its broker comes back, librdkafka may wait for ever for a connection that it does not make,
 whatever timeout it was given. A worker that gets nowhere for so long dies, and is started anew."""
 
 
-def transformed(value: bytes) -> bytes:
-    return b"done " + value
+DONE, NEVER = b"done ", b"never "
+"""What outputs begin with: those that count, and those of transactions that are aborted."""
+TRANSACTION = "transaction"
+"""The header of an output: its transaction and the number of its outputs."""
+ABORTED = 0.15
+"""How many transactions are aborted at first."""
+
+_numbers = count()
+
+
+class Attempt:
+    """One transaction for some inputs."""
+
+    def __init__(self, name: str, size: int, *, is_aborted: bool) -> None:
+        self.is_aborted = is_aborted
+        self._named = f"{name}/{os.getpid()}/{next(_numbers)}:{size}".encode()
+
+    def output(self, value: bytes) -> bytes:
+        return (NEVER if self.is_aborted else DONE) + value
+
+    @property
+    def headers(self) -> list[tuple[str, bytes]]:
+        return [(TRANSACTION, self._named)]
+
+
+def attempts(name: str, size: int) -> Iterator[Attempt]:
+    """The transactions for so many inputs: the last one is to be committed."""
+    if random.random() < ABORTED:
+        yield Attempt(name, size, is_aborted=True)
+    yield Attempt(name, size, is_aborted=False)
 
 
 class Watchdog:
@@ -68,17 +104,26 @@ def confluent(said: dict[str, Any]) -> None:
         if not messages:
             continue
         next_offsets: dict[int, int] = {}
-        producer.begin_transaction()
         for message in messages:
             if message.error() is not None:
                 raise RuntimeError(str(message.error()))
-            producer.produce(
-                said["target"], transformed(message.value()), partition=message.partition()
-            )
             next_offsets[message.partition()] = message.offset() + 1
         places = [TopicPartition(said["source"], n, offset) for n, offset in next_offsets.items()]
-        producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), TIMEOUT_S)
-        producer.commit_transaction(TIMEOUT_S)
+        for attempt in attempts(said["name"], len(messages)):
+            producer.begin_transaction()
+            for message in messages:
+                producer.produce(
+                    said["target"],
+                    attempt.output(message.value()),
+                    partition=message.partition(),
+                    headers=list(attempt.headers),
+                )
+            metadata = consumer.consumer_group_metadata()
+            producer.send_offsets_to_transaction(places, metadata, TIMEOUT_S)
+            if attempt.is_aborted:
+                producer.abort_transaction(TIMEOUT_S)
+            else:
+                producer.commit_transaction(TIMEOUT_S)
 
 
 async def aiokafka(said: dict[str, Any]) -> None:
@@ -100,14 +145,22 @@ async def aiokafka(said: dict[str, Any]) -> None:
         found = await consumer.getmany(timeout_ms=200, max_records=said["batch"])
         if not found:
             continue
-        async with producer.transaction():
+        offsets = {place: messages[-1].offset + 1 for place, messages in found.items()}
+        for attempt in attempts(said["name"], sum(map(len, found.values()))):
+            await producer.begin_transaction()
             for place, messages in found.items():
                 for message in messages:
                     await producer.send(
-                        said["target"], transformed(message.value), partition=place.partition
+                        said["target"],
+                        attempt.output(message.value),
+                        partition=place.partition,
+                        headers=attempt.headers,
                     )
-            offsets = {place: messages[-1].offset + 1 for place, messages in found.items()}
             await producer.send_offsets_to_transaction(offsets, said["group"])
+            if attempt.is_aborted:
+                await producer.abort_transaction()
+            else:
+                await producer.commit_transaction()
 
 
 def kafka_python(said: dict[str, Any]) -> None:
@@ -134,20 +187,29 @@ def kafka_python(said: dict[str, Any]) -> None:
         found = consumer.poll(timeout_ms=200, max_records=said["batch"])
         if not found:
             continue
-        producer.begin_transaction()
-        sent = [
-            producer.send(said["target"], transformed(message.value), partition=place.partition)
-            for place, messages in found.items()
-            for message in messages
-        ]
-        for each in sent:
-            each.get(TIMEOUT_S)
         offsets = {
             place: OffsetAndMetadata(messages[-1].offset + 1, "", -1)
             for place, messages in found.items()
         }
-        producer.send_offsets_to_transaction(offsets, said["group"])
-        producer.commit_transaction()
+        for attempt in attempts(said["name"], sum(map(len, found.values()))):
+            producer.begin_transaction()
+            sent = [
+                producer.send(
+                    said["target"],
+                    attempt.output(message.value),
+                    partition=place.partition,
+                    headers=attempt.headers,
+                )
+                for place, messages in found.items()
+                for message in messages
+            ]
+            for each in sent:
+                each.get(TIMEOUT_S)
+            producer.send_offsets_to_transaction(offsets, said["group"])
+            if attempt.is_aborted:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
 
 
 def main() -> None:

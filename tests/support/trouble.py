@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from goqueue.wire.kafka.api_keys import ApiKey
+from support.cluster_queue import call
 from support.history import Fault, History
+from support.kafka_wire import WireClient
 from support.pace import PATIENCE
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Sequence
 
     from support.cluster_nodes import ClusterNode, ClusterNodes
 
@@ -22,15 +29,18 @@ class Trouble:
     """A cluster, who leads in it, and luck."""
 
     def __init__(
-        self, cluster: ClusterNodes, topic: str, luck: random.Random, history: History
+        self, cluster: ClusterNodes, topics: Sequence[str], luck: random.Random, history: History
     ) -> None:
         self.cluster = cluster
-        self.topic = topic
+        self.topics = list(topics)
+        self.keys: list[tuple[int, str]] = []
+        """What the cluster has coordinators for: a kind of FindCoordinator, and a name."""
         self.luck = luck
         self._history = history
         settings: dict[str, Any] = {
             "bootstrap.servers": cluster.bootstrap,
             "socket.timeout.ms": 3000,
+            "log_level": 0,
             "error_cb": lambda error: None,
         }
         self._admin = AdminClient(settings)
@@ -43,10 +53,46 @@ class Trouble:
         """Note in the history what is done now."""
         self._history.add(Fault(self._history.now(), what))
 
+    @property
+    def topic(self) -> str:
+        """One of the topics."""
+        return self.luck.choice(self.topics)
+
     def leader(self) -> ClusterNode:
-        """The node that leads one of the topic's partitions."""
-        leaders = [each[0] for each in self._partitions().values() if each[0] in self.cluster.nodes]
+        """The node that leads a partition of one of the topics."""
+        if not self.topics:
+            return self.coordinator()
+        found = self._partitions(self.topic).values()
+        leaders = [each[0] for each in found if each[0] in self.cluster.nodes]
         return self.cluster.nodes[self.luck.choice(leaders)] if leaders else self.any()
+
+    def coordinator(self) -> ClusterNode:
+        """The node that coordinates one of the groups or transactional ids; or writes schemas."""
+        if not self.keys:
+            return self._writer()
+        kind, key = self.luck.choice(self.keys)
+        asked = {"key_type": kind, "coordinator_keys": [key]}
+        for node in self.nodes:
+            with suppress(OSError), WireClient(node.kafka_address) as client:
+                (found,) = client.call(ApiKey.FIND_COORDINATOR, 4, **asked).coordinators
+                if found.error_code == 0 and found.node_id in self.cluster.nodes:
+                    return self.cluster.nodes[int(found.node_id)]
+        return self.any()
+
+    def _writer(self) -> ClusterNode:
+        for node in self.nodes:
+            with suppress(OSError, HTTPException):
+                _, answer = call(node.http_url, "GET", "/cluster/partitions?limit=1000")
+                for each in answer["partitions"]:
+                    if each["topic"] == "__schemas" and each["leader"] in self.cluster.nodes:
+                        return self.cluster.nodes[each["leader"]]
+        return self.any()
+
+    def controller(self) -> ClusterNode | None:
+        """The node that decides who leads, as far as whoever is asked knows."""
+        with suppress(KafkaException):
+            return self.cluster.nodes.get(self._admin.list_topics(timeout=5).controller_id)
+        return None
 
     def any(self) -> ClusterNode:
         return self.luck.choice(self.nodes)
@@ -55,30 +101,37 @@ class Trouble:
         one, other = self.luck.sample(self.nodes, 2)
         return one, other
 
-    def _partitions(self) -> dict[int, tuple[int, int]]:
+    def _partitions(self, topic: str) -> dict[int, tuple[int, int]]:
         """By partition: its leader, and how many are in sync."""
-        found = self._admin.list_topics(self.topic, timeout=5).topics[self.topic].partitions
+        found = self._admin.list_topics(topic, timeout=5).topics[topic].partitions
         return {number: (each.leader, len(each.isrs)) for number, each in found.items()}
 
     def wait_until_whole(self, within_s: float = WHOLE_S) -> None:
-        """Every partition is led, and every node is in sync."""
+        """Every partition is led, internal ones too, and every node is in sync."""
         deadline = time.monotonic() + within_s
-        while True:
-            try:
-                found = self._partitions()
-            except Exception as error:  # noqa: BLE001 - no node answers yet
-                told = str(error)
-            else:
-                behind = {
-                    number: each
-                    for number, each in found.items()
-                    if each[0] < 1 or each[1] < len(self.nodes)
-                }
-                if found and not behind:
-                    return
-                told = f"(leader, in sync) by partition: {behind}"
+        while told := self._missing():
             assert time.monotonic() < deadline, f"not whole after {within_s:.0f} s: {told}"
             time.sleep(0.1)
+
+    def _missing(self) -> str:
+        """What is not whole; nothing when all is."""
+        try:
+            for topic in self.topics:
+                behind = {
+                    number: each
+                    for number, each in self._partitions(topic).items()
+                    if each[0] < 1 or each[1] < len(self.nodes)
+                }
+                if behind:
+                    return f"(leader, in sync) by partition of {topic}: {behind}"
+            for node in self.nodes:
+                path = "/cluster/partitions?state=under_replicated"
+                status, answer = call(node.http_url, "GET", path)
+                if status != 200 or answer["total"]:
+                    return f"node {node.number} says {status}: {answer}"[:1000]
+        except Exception as error:  # noqa: BLE001 - no node answers yet
+            return str(error) or repr(error)
+        return ""
 
     def rest(self, low_s: float, high_s: float) -> None:
         time.sleep(self.luck.uniform(low_s, high_s))

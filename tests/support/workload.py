@@ -11,7 +11,6 @@ import asyncio
 import threading
 import time
 import warnings
-from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +18,7 @@ import aiokafka
 import confluent_kafka as ck
 
 from support.history import Ack, Assign, Commit, Fail, History, Poll, Send, value_of
+from support.workloads import base
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its own files in an old way
@@ -36,38 +36,13 @@ COMMIT_EVERY: Final = 25
 """Messages of a consumer between two commits."""
 
 
-class Client(ABC):
-    """A thread that works until it is told to stop; a failure makes it begin anew."""
+class Client(base.Client):
+    """A client of the topic."""
 
     def __init__(self, workload: Workload, name: str) -> None:
+        super().__init__(name)
         self.workload = workload
-        self.name = name
         self.history = workload.history
-        self.stopping = threading.Event()
-        self.errors: list[str] = []
-        """Why it had to begin anew, or worse."""
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def join(self, timeout_s: float) -> None:
-        self._thread.join(timeout_s)
-        assert not self._thread.is_alive(), f"{self.name} does not end"
-
-    def _run(self) -> None:
-        turn = 0
-        while not self.stopping.is_set():
-            turn += 1
-            try:
-                self.work(f"{self.name}.{turn}")
-            except Exception as error:  # noqa: BLE001 - whatever a client says is told
-                self.errors.append(f"{time.monotonic():.1f}: {type(error).__name__}: {error}")
-                self.stopping.wait(0.5)
-
-    @abstractmethod
-    def work(self, name: str) -> None:
-        """One life of the client, under a name of its own."""
 
 
 # --- Producers -----------------------------------------------------------------------------------

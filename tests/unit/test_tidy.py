@@ -46,6 +46,7 @@ ENTRY_POINTS = {
     "goqueue.cli.reference": "makes docs/cli.md",
     "goqueue.protocols.kafka.api_reference": "makes docs/kafka-apis.md",
     "goqueue.protocols.kafka.configs.reference": "makes docs/kafka-settings.md",
+    "goqueue.server.rights_reference": "makes docs/rights.md",
     "goqueue.schemas.worker": "a process of its own",
     "goqueue.server.supervision.broker_child": "likewise",
     "goqueue.worker.process": "likewise",

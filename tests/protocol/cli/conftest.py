@@ -22,9 +22,14 @@ def run(goqueue_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.delenv(name)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("GOQUEUE_SERVER", goqueue_broker.http_url)
+    given = goqueue_broker.http_url
+    monkeypatch.setenv("GOQUEUE_SERVER", given)
 
     def invoke(*arguments: str, code: int = 0, **options: Any) -> Any:
+        nonlocal given
+        if os.environ.get("GOQUEUE_SERVER") == given:
+            given = goqueue_broker.http_url  # of a cluster: the node that has its turn
+            monkeypatch.setenv("GOQUEUE_SERVER", given)
         result = CliRunner().invoke(app, list(arguments), **options)
         assert result.exit_code == code, f"{result.exit_code}: {result.output}\n{result.exception}"
         return result

@@ -10,30 +10,32 @@ import msgspec
 import pytest
 
 from goqueue.protocols.http.operations.operation_shapes import Stats
-from goqueue.server.self_signed import CERT_FILE
-from goqueue.server.tls import FOLDER
-from goqueue.testing import Broker
+from support.certificates import Authority
+from support.cluster_broker import own_broker
 from support.server import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+    from goqueue.testing import Broker
     from support.commands import Run
-
-SETTINGS = {"tls.enabled": True, "tls.self_signed": True}
 
 
 def test_a_certificate_is_checked_and_can_be_trusted(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Broker(settings=SETTINGS) as broker:
-        broker.create_topic("secret")
-        assert broker.http_url.startswith("https://")
-        result = run("topic", "list", "-s", broker.http_url, code=1)
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("server")
+    settings = {"tls.enabled": True, "tls.cert_file": cert, "tls.key_file": key}
+    with own_broker(tmp_path, settings) as broker:
+        url = broker.http_url.replace("http://", "https://")
+        result = run("topic", "list", "-s", url, code=1)
         assert "SSL_CERT_FILE" in result.stderr
-        monkeypatch.setenv("SSL_CERT_FILE", str(broker.data_dir / FOLDER / CERT_FILE))
-        assert "secret" in run("topic", "list", "-s", broker.http_url).stdout
-        plain = broker.http_url.replace("https", "http")
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca_file))
+        run("topic", "create", "secret", "-s", url)
+        assert "secret" in run("topic", "list", "-s", url).stdout
+        plain = url.replace("https", "http")
         assert plain in run("topic", "list", "-s", plain, code=1).stderr
 
 
@@ -41,8 +43,9 @@ def test_of_several_servers_the_first_that_is_there_is_asked(
     run: Run, goqueue_broker: Broker
 ) -> None:
     away = f"127.0.0.1:{free_port()}"
-    several = f"{away},{goqueue_broker.http_url}"
-    assert goqueue_broker.http_url in run("-s", several, "cluster", "info", "-o", "json").output
+    url = goqueue_broker.http_url
+    several = f"{away},{url}"
+    assert url in run("-s", several, "cluster", "info", "-o", "json").output
     refused = run("-s", f"{away},{away}", "cluster", "info", code=1)
     assert f"http://{away} and http://{away}" in refused.output
 

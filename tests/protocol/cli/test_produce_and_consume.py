@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from goqueue.cli.messages import group_member
-from goqueue.testing import Broker
+from support.cluster_broker import own_broker
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from goqueue.testing import Broker
     from support.commands import Run
 
 GOQUEUE = [sys.executable, "-m", "goqueue.cli"]
@@ -152,8 +153,10 @@ def test_a_line_is_published_when_no_other_follows_it(
     assert (out.split(), err) == (["published", "3", "failed", "0"], "")
 
 
-def test_a_server_that_goes_away_leaves_no_doubt_about_what_was_published(run: Run) -> None:
-    with Broker() as broker:
+def test_a_server_that_goes_away_leaves_no_doubt_about_what_was_published(
+    run: Run, tmp_path: Path
+) -> None:
+    with own_broker(tmp_path) as broker:
         topic = broker.create_topic()
         with produce_from_a_pipe(broker, topic) as process:
             assert process.stdin is not None

@@ -68,7 +68,7 @@ def test_what_curl_publishes_a_kafka_client_consumes_and_top_shows(
     kafka = kafka.replace("poll(10)", "poll(90)")
     assert run(sys.executable, "-c", kafka) == "b'hello'\n"
     worker = work.replace("AsyncClient()", f"AsyncClient({goqueue_broker.kafka_address!r})")
-    worker = worker.replace("delay=5", "delay=0.1")
+    worker = worker.replace("delay=5", "delay=3")  # it stops at the delayed one
     assert run(sys.executable, "-c", worker) == "b'hello' 1\nb'wake up' 1\n"
     listed, dead = (line.partition("#")[0].split() for line in queues.splitlines())
     assert "workers" in run(*listed)

@@ -29,7 +29,7 @@ def test_one_picture_shows_topics_rates_groups_and_lag(
     group = goqueue_broker.unique_name("watched")
     run("group", "reset-offsets", group, "--topic", goqueue_topic, "--to-earliest")
     shown = run("top", "--once", "--interval", "10ms").stdout
-    assert goqueue_broker.http_url in shown
+    assert os.environ["GOQUEUE_SERVER"] in shown
     (topic_line,) = [line for line in shown.splitlines() if line.split()[:1] == [goqueue_topic]]
     assert topic_line.split()[1:3] == ["1", "1"]
     (group_line,) = [line for line in shown.splitlines() if line.split()[:1] == [group]]
@@ -70,13 +70,14 @@ def test_the_live_view_draws_on_a_terminal_until_ctrl_c(
 ) -> None:
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200", "LINES": "50"}
-    command = [str(GOQUEUE), "top", "--interval", "100ms", "-s", goqueue_broker.http_url]
+    url = goqueue_broker.http_url
+    command = [str(GOQUEUE), "top", "--interval", "100ms", "-s", url]
     with subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment
     ) as process:
         os.close(theirs)
         drawn = b""
-        while drawn.count(goqueue_broker.http_url.encode()) < 3:
+        while drawn.count(url.encode()) < 3:
             drawn += os.read(ours, 65536)
         process.send_signal(signal.SIGINT)
         with suppress(OSError):  # how a terminal says that nobody is there any more

@@ -26,7 +26,6 @@ from goqueue.model.errors import (
 from goqueue.model.limits import MAX_BATCH_BYTES
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
-from support.brokers import read_all
 from support.client_node import run
 from support.server import free_port
 
@@ -147,7 +146,7 @@ def test_leaving_the_client_sends_what_is_left(tmp_path):
         async with AsyncClient(node.address, ClientSettings(linger_ms=1e6)) as client:
             for number in range(7):
                 await client.publish("t", b"%d" % number)
-        assert [each.value for each in await read_all(node.broker, "t")] == [
+        assert [each.value for each in await node.records("t")] == [
             b"%d" % number for number in range(7)
         ]
         with pytest.raises(ClientClosedError):
@@ -236,10 +235,10 @@ def test_a_message_that_the_topic_refuses_fails_alone_and_flush_tells(tmp_path):
 def test_a_broker_that_refuses_for_now_is_asked_again(tmp_path):
     async def scenario(client, node):
         await (await client.publish("t", b"first", partition=0))
-        node.broker.publisher.disk_full = "no space"
+        node.leader("t").publisher.disk_full = "no space"
         delivery = await client.publish("t", b"second", partition=0)
         await until(lambda: _async(client.send_stats.last_error))
-        node.broker.publisher.disk_full = None
+        node.leader("t").publisher.disk_full = None
         assert (await asyncio.wait_for(delivery, 90)).offset == 1
 
     played(tmp_path, scenario, linger_ms=0, tries=10)
@@ -265,7 +264,7 @@ def test_without_a_broker_a_message_fails_when_its_time_is_over(tmp_path):
         client = AsyncClient(node.address, settings)
         with suppress(DeliveryTimeoutError):  # it is there now, or was not in time
             await (await client.publish("t", b"v"))
-        await node.listener.stop(0.1)
+        await node.stop_listening(0.1)
         delivery = await client.publish("t", b"v")
         with pytest.raises(DeliveryTimeoutError):
             await asyncio.wait_for(delivery, 90)

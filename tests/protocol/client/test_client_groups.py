@@ -15,7 +15,7 @@ from support.linked import fill, played, taken, until
 
 def committed(node, group="g"):
     """The sum of the offsets that a group has committed."""
-    offsets = node.broker.lag.committed(group)
+    offsets = node.coordinator(group).lag.committed(group)
     return sum(offsets.values())
 
 
@@ -170,7 +170,7 @@ def test_messages_that_are_deleted_are_skipped_while_nothing_else_comes(tmp_path
         await fill(node.broker, 10, partition=0)
         async with client.subscribe("g", ["t"]) as consumer:
             await taken(consumer, 2)
-        await node.broker.delete_records(TopicPartition("t", 0), 5)
+        await node.leader("t").delete_records(TopicPartition("t", 0), 5)
         async with client.subscribe("g", ["t"]) as consumer:
             found = [m.offset for m in await taken(consumer, 5)]
             assert found == [5, 6, 7, 8, 9]
@@ -212,9 +212,9 @@ def test_a_member_that_the_group_has_removed_joins_again(tmp_path):
 
 async def remove_members(node, group):
     """As when their sessions had ended."""
-    described = node.broker.groups.coordinator(group).describe_consumer(group)
+    described = node.coordinator(group).groups.coordinator(group).describe_consumer(group)
     for member in described.members:
-        await node.broker.groups.consumer_heartbeat(
+        await node.coordinator(group).groups.consumer_heartbeat(
             ConsumerHeartbeat(group_id=group, member_id=member.member_id, epoch=LEAVING_EPOCH)
         )
 
@@ -222,7 +222,7 @@ async def remove_members(node, group):
 def test_the_client_id_is_shown_in_descriptions(tmp_path):
     async def scenario(client, node):
         async with client.subscribe("g", ["t"], client_id="me"):
-            (member,) = node.broker.groups.coordinator("g").describe_consumer("g").members
+            (member,) = node.coordinator("g").groups.coordinator("g").describe_consumer("g").members
             assert member.client_id == "me"
 
     played(tmp_path, scenario)

@@ -57,8 +57,8 @@ async def taken(queue, count):
 
 def left(node, group="g"):
     """How many messages the group is not done with, and how many of them members have."""
-    found = node.broker.queues.group(group)
-    partition = node.broker.partitions.partition(TopicPartition("t", 0))
+    found = node.coordinator(group).queues.group(group)
+    partition = node.leader("t").partitions.partition(TopicPartition("t", 0))
     start = min(queue.start for queue in found.queues.values())
     return partition.log_end - start, sum(found.unacked.values())
 
@@ -241,7 +241,7 @@ def test_two_members_share_the_messages_of_one_partition(tmp_path):
                     await message.ack()
 
         workers = [asyncio.create_task(work()) for _ in range(2)]
-        while not list(node.broker.queues):  # noqa: ASYNC110 - no event tells it
+        while not list(node.coordinator("g").queues):  # noqa: ASYNC110 - no event tells it
             await asyncio.sleep(0.01)
         await fill(client, 200)
         await done_with(node)

@@ -110,7 +110,7 @@ def test_a_partition_that_the_topic_got_since_it_was_looked_up_is_written(tmp_pa
         def grow():
             asyncio.run_coroutine_threadsafe(node.broker.grow_topic("t", 6), loop).result(60)
 
-        await asyncio.to_thread(write, f"127.0.0.1:{node.kafka.port}", grow)
+        await asyncio.to_thread(write, node.address, grow)
 
     played(tmp_path, scenario)
 
@@ -157,7 +157,7 @@ def test_batches_may_be_arrow_tables_or_data_frames(tmp_path):
 def test_aborted_messages_are_left_out_in_every_form(tmp_path):
     async def scenario(client, node):
         def write():
-            producer = Confluent(f"127.0.0.1:{node.kafka.port}", "id")
+            producer = Confluent(node.address, "id")
             for value, is_kept in ((b"1", True), (b"2", False), (b"3", True), (b"4", False)):
                 producer.begin()
                 producer.send("t", value)
@@ -299,7 +299,7 @@ def test_a_reader_whose_messages_were_deleted_goes_on_at_the_first_that_is_left(
     async def scenario(client, node):
         await fill(node.broker, 10, partition=0)
         assert [m.offset for m in await taken(client.consume("t", start=3), 1)] == [3]
-        await node.broker.delete_records(TopicPartition("t", 0), 6)
+        await node.leader("t").delete_records(TopicPartition("t", 0), 6)
         found = [m.offset async for m in client.consume("t", start=3, until_end=True)]
         assert found == [6, 7, 8, 9]
 
@@ -337,7 +337,7 @@ def test_ctrl_c_ends_a_blocking_reader_that_waits(tmp_path):
     async def scenario(client, node):
         await fill(node.broker, 1, partition=0)
         reader = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", _READER, f"127.0.0.1:{node.kafka.port}"),
+            *(sys.executable, "-c", _READER, node.address),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )

@@ -204,6 +204,6 @@ def test_a_commit_that_nobody_answers_is_told_from_one_that_failed(tmp_path):
                 async with client.transaction("tx") as transaction:
                     await transaction.publish("t", "v")
                     await transaction.flush()
-                    await node.listener.stop(0)
+                    await node.stop_listening(0)
 
     run(tmp_path, scenario)

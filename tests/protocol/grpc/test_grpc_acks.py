@@ -30,7 +30,7 @@ def played(folder, scenario, count=3, **settings):
     async def main(node):
         await node.broker.create_topic("t", 1)
         await node.broker.writer.publish("t", [NewMessage(b"%d" % n) for n in range(count)])
-        member = await node.broker.queue_members.join(
+        member = await (await node.coordinated("g")).queue_members.join(
             "g", ["t"], QueueSettings(mode=Mode.SHARED, **settings)
         )
         await scenario(node, member)
@@ -39,7 +39,9 @@ def played(folder, scenario, count=3, **settings):
 
 
 async def receipts(node, member, count=3, **options):
-    polled = await node.broker.deliverer.poll(member, limit=count, max_wait_ms=60_000, **options)
+    polled = await node.coordinator("g").deliverer.poll(
+        member, limit=count, max_wait_ms=60_000, **options
+    )
     return [str(each.receipt) for each in polled]
 
 
@@ -79,7 +81,7 @@ def test_a_receipt_is_taken_and_wrong_ones_are_told_why_they_are(tmp_path, call)
         assert await refused(call(acks, never)) == (NOT_FOUND, "UnknownReceiptError")
         elsewhere = "nowhere" + late[1:]
         assert await refused(call(acks, elsewhere)) == (NOT_FOUND, "UnknownReceiptError")
-        for nonsense in ("", "t:0:0", late + "0", late.upper(), "x" * 10_000):
+        for nonsense in ("", "t:0:0", late + "g", late.upper(), "x" * 10_000):
             assert await refused(call(acks, nonsense)) == (INVALID, "MalformedReceiptError")
         await acks.Nack(pb.NackRequest(receipt_handle=late, delay_ms=0))
         assert await refused(call(acks, late)) == (NOT_FOUND, "UnknownReceiptError")

@@ -96,7 +96,7 @@ def test_a_topic_without_a_number_of_partitions_gets_the_default(tmp_path):
         ),
         (pb.CreateTopicRequest(name="t"), grpc.StatusCode.ALREADY_EXISTS),
         (
-            pb.CreateTopicRequest(name="n", replication_factor=2),
+            pb.CreateTopicRequest(name="n", replication_factor=7),
             grpc.StatusCode.INVALID_ARGUMENT,
         ),
     ],

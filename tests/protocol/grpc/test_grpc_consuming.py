@@ -173,7 +173,7 @@ def test_a_stop_sends_readers_elsewhere_at_once(tmp_path):
         await node.broker.create_topic("t", 1)
         call = node.stubs.consume.Consume(pb.ConsumeRequest(topic="t", max_wait_ms=30_000))
         await call.read()
-        await asyncio.wait_for(node.listener.stop(600.0), 60)
+        await asyncio.wait_for(node.stop_listening(600.0), 60)
         assert await call.code() is grpc.StatusCode.UNAVAILABLE
 
     run(tmp_path, scenario)

@@ -10,7 +10,6 @@ import pytest
 
 from goqueue.model.limits import MAX_PUBLISHED_MESSAGES
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
-from support.brokers import read_all
 from support.grpc_node import run
 
 TOO_MANY = MAX_PUBLISHED_MESSAGES + 1
@@ -29,7 +28,7 @@ def test_two_million_empty_messages_are_refused_and_none_is_stored(tmp_path):
         found: Any = await asyncio.gather(*calls, return_exceptions=True)
         assert {error.code() for error in found} == {grpc.StatusCode.INVALID_ARGUMENT}
         assert all("nothing of this one was done" in error.details() for error in found)
-        assert await read_all(node.broker, "t") == []
+        assert await node.records("t") == []
 
     run(tmp_path, scenario)
 
@@ -49,7 +48,7 @@ def test_one_message_too_many_is_refused_and_none_is_stored(tmp_path, sent):
             await node.stubs.publish.Publish(pb.PublishRequest(topic="t", **sent))
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert f"{TOO_MANY} messages" in caught.value.details()
-        assert await read_all(node.broker, "t") == []
+        assert await node.records("t") == []
 
     run(tmp_path, scenario)
 
@@ -60,7 +59,7 @@ def test_as_many_messages_as_are_allowed_are_stored_in_their_order(tmp_path):
         sent = [pb.NewMessage(value=b"%d" % number) for number in range(MAX_PUBLISHED_MESSAGES)]
         response = await node.stubs.publish.Publish(pb.PublishRequest(topic="t", messages=sent))
         assert [each.offset for each in response.results] == list(range(MAX_PUBLISHED_MESSAGES))
-        stored = await read_all(node.broker, "t")
+        stored = await node.records("t")
         assert [record.value for record in stored] == [each.value for each in sent]
 
     run(tmp_path, scenario)
@@ -76,7 +75,7 @@ def test_a_stream_refuses_the_request_that_is_too_large_and_goes_on(tmp_path):
         answers = [each async for each in node.stubs.publish.PublishStream(iter([large, small]))]
         assert [each.correlation_id for each in answers] == [1, 2]
         assert f"{TOO_MANY} messages" in answers[0].error.message
-        assert [record.value for record in await read_all(node.broker, "t")] == [b"s"]
+        assert [record.value for record in await node.records("t")] == [b"s"]
 
     run(tmp_path, scenario)
 
@@ -92,7 +91,7 @@ def test_a_stream_ends_at_what_it_does_not_parse_after_what_came_before_is_answe
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call.read()
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert len(await read_all(node.broker, "t")) == 1
+        assert len(await node.records("t")) == 1
 
     run(tmp_path, scenario)
 
@@ -114,7 +113,7 @@ def test_a_connection_that_never_speaks_is_closed(tmp_path, monkeypatch):
     )
 
     async def scenario(node):
-        reader, writer = await asyncio.open_connection("127.0.0.1", node.listener.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
         try:
             async with asyncio.timeout(60):
                 while await reader.read(1 << 16):

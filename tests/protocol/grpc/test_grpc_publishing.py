@@ -9,7 +9,6 @@ import pytest
 from goqueue.protocols.grpc.limits import MAX_IN_FLIGHT
 from goqueue.wire.grpc.contract import ERROR_KEY
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
-from support.brokers import read_all
 from support.grpc_node import run
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def test_what_is_missing_is_told_from_what_is_empty(tmp_path):
             pb.NewMessage(value=b"v", headers=[pb.Header(name="a")], timestamp_ms=5),
         ]
         await node.stubs.publish.Publish(pb.PublishRequest(topic="t", messages=sent))
-        tombstone, empty, full = await read_all(node.broker, "t")
+        tombstone, empty, full = await node.records("t")
         assert (tombstone.key, tombstone.value, tombstone.headers) == (None, None, ())
         assert (empty.key, empty.value, empty.headers) == (b"", b"", (("a", b""),))
         assert (full.value, full.headers, full.timestamp_ms) == (b"v", (("a", None),), 5)
@@ -84,7 +83,7 @@ def test_one_bad_message_does_not_cost_its_neighbours(tmp_path):
         sent = [*messages(b"a"), *messages(b"b", partition=7), *messages(b"c")]
         response = await node.stubs.publish.Publish(pb.PublishRequest(topic="t", messages=sent))
         assert [each.error.name for each in response.results] == ["", "UnknownPartitionError", ""]
-        assert [each.value for each in await read_all(node.broker, "t")] == [b"a", b"c"]
+        assert [each.value for each in await node.records("t")] == [b"a", b"c"]
 
     run(tmp_path, scenario)
 
@@ -96,7 +95,7 @@ def test_acks_that_do_not_exist_are_refused_by_name(tmp_path):
         with pytest.raises(grpc.aio.AioRpcError, match="acks") as caught:
             await node.stubs.publish.Publish(request)
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert await read_all(node.broker, "t") == []
+        assert await node.records("t") == []
 
     run(tmp_path, scenario)
 
@@ -131,7 +130,7 @@ def test_a_sequence_sent_twice_is_stored_once_and_answered_the_same(tmp_path):
         again = await ask(sequenced(producer, 0, b"a", b"b"))
         await ask(sequenced(producer, 2, b"c"))
         assert [each.offset for each in first.results] == [each.offset for each in again.results]
-        assert [each.value for each in await read_all(node.broker, "t")] == [b"a", b"b", b"c"]
+        assert [each.value for each in await node.records("t")] == [b"a", b"b", b"c"]
 
     run(tmp_path, scenario)
 
@@ -216,7 +215,7 @@ def test_a_stop_answers_what_a_stream_has_stored(tmp_path):
         call = node.stubs.publish.PublishStream()
         await call.write(pb.PublishRequest(topic="t", messages=messages(b"v"), correlation_id=1))
         assert (await call.read()).correlation_id == 1
-        await asyncio.wait_for(node.listener.stop(600.0), 60)
+        await asyncio.wait_for(node.stop_listening(600.0), 60)
         assert await call.read() is grpc.aio.EOF
         assert await call.code() is grpc.StatusCode.OK
 

@@ -8,7 +8,6 @@ import grpc
 import pytest
 
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
-from support.brokers import read_all
 from support.grpc_node import run
 
 ODD: Any = 6  # no such priorities
@@ -32,7 +31,7 @@ def test_columns_are_stored_in_a_row(tmp_path):
         answer = await node.stubs.publish.Publish(request)
         assert not answer.results
         assert (answer.correlation_id, answer.stored.first_offset) == (9, 3)
-        records = await read_all(node.broker, "t")
+        records = await node.records("t")
         assert [(each.key, each.value) for each in records] == [
             (b"1", b"a"),
             (b"", b""),
@@ -73,7 +72,7 @@ def test_a_request_that_contradicts_itself_is_refused_whole(tmp_path, request_):
         with pytest.raises(grpc.aio.AioRpcError) as failure:
             await node.stubs.publish.Publish(request_)
         assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert not await read_all(node.broker, "t")
+        assert not await node.records("t")
 
     played(tmp_path, scenario)
 
@@ -91,7 +90,7 @@ def test_a_priority_that_does_not_exist_is_told_of_its_message_alone(tmp_path):
         for each in odd:
             assert each.error.name == "PriorityError"
             assert "critical, high, normal, low, background" in each.error.message
-        (record,) = await read_all(node.broker, "t")
+        (record,) = await node.records("t")
         assert record.value == b"fine"
 
     played(tmp_path, scenario)
@@ -111,7 +110,7 @@ def test_a_delayed_message_has_a_number_in_place_of_an_offset(tmp_path):
         assert 0 <= in_an_hour.deliver_at_ms - due_ms < 60_000
         assert (then.HasField("delayed_id"), then.deliver_at_ms) == (True, due_ms)
         assert not past.HasField("deliver_at_ms")
-        (record,) = await read_all(node.broker, "t")
+        (record,) = await node.records("t")
         assert record.value == b"past"
 
     played(tmp_path, scenario)

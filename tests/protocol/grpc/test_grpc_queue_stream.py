@@ -16,7 +16,6 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.grpc import deliveries, queue_subscription
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
-from support.brokers import read_all
 from support.grpc_node import run
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def played(folder, scenario, partitions=1, **settings):
 
 def unsettled(node, group="g"):
     """The first offset of each partition that the group is not done with."""
-    return [queue.start for queue in node.broker.queues.group(group).queues.values()]
+    return [queue.start for queue in node.coordinator(group).queues.group(group).queues.values()]
 
 
 def test_a_member_is_handed_messages_with_receipts_and_settles_them_by_number(tmp_path):
@@ -479,7 +478,7 @@ def test_a_message_that_grpc_cannot_carry_is_handed_back_with_the_reason(tmp_pat
             assert [each.offset for each in found] == [0, 2]
             assert await one.settle(*(each.delivery_id for each in found)) == {}
             await dead_lettered_one(node)
-            (dead_lettered,) = await read_all(node.broker, "t.dlq")
+            (dead_lettered,) = await node.records("t.dlq")
             assert len(dead_lettered.value) == 200_000
             assert any(b"gRPC" in (value or b"") for _, value in dead_lettered.headers)
 

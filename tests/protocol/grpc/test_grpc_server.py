@@ -125,7 +125,7 @@ def test_every_service_is_healthy_until_the_server_stops(tmp_path):
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
         watch = stub.Watch(health_pb2.HealthCheckRequest())
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
-        stopping = asyncio.create_task(node.listener.stop(2.0))
+        stopping = asyncio.create_task(node.stop_listening(2.0))
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
         watch.cancel()
         await stopping
@@ -146,7 +146,7 @@ def test_health_is_in_the_contract_too(tmp_path):
         assert (await stranger.read()).status == pb.SERVING_STATUS_SERVICE_UNKNOWN
         watch = stub.Watch(pb.HealthCheckRequest(service=SERVICES[0]))
         assert (await watch.read()).status == pb.SERVING_STATUS_SERVING
-        stopping = asyncio.create_task(node.listener.stop(60.0))
+        stopping = asyncio.create_task(node.stop_listening(60.0))
         assert (await watch.read()).status == pb.SERVING_STATUS_NOT_SERVING
         assert await watch.read() is grpc.aio.EOF
         await stopping
@@ -204,7 +204,7 @@ def test_two_servers_cannot_share_a_port(tmp_path):
     async def scenario(node):
         from goqueue.protocols.grpc.listener import GrpcListener, GrpcSettings  # noqa: PLC0415
 
-        second = GrpcListener(node.broker, GrpcSettings(port=node.listener.port))
+        second = GrpcListener(node.broker, GrpcSettings(port=node.port))
         with pytest.raises(OSError, match="in use"):
             await second.start()
 

@@ -93,7 +93,7 @@ async def member(node, **join):
 def members_of(node):
     return [
         each.member_id
-        for each in node.broker.groups.coordinator("g").describe_consumer("g").members
+        for each in node.coordinator("g").groups.coordinator("g").describe_consumer("g").members
     ]
 
 

@@ -8,7 +8,7 @@ from grpc import aio, ssl_channel_credentials
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from support.certificates import Authority
-from support.server import running_node
+from support.nodes_in_loop import running_nodes
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 
@@ -27,7 +27,8 @@ def test_with_tls_on_clients_must_speak_it_and_trust_the_broker(tmp_path):
     flags = ("--tls-enabled", f"--tls-cert-file={cert_file}", f"--tls-key-file={key_file}")
 
     async def main():
-        async with running_node(tmp_path / "data", *flags) as node:
+        async with running_nodes(tmp_path / "data", *flags) as nodes:
+            node = nodes.next()
             assert await health(node.grpc.port, authority.ca_file) == SERVING
             with pytest.raises(aio.AioRpcError, match="UNAVAILABLE"):
                 await health(node.grpc.port, stranger.ca_file)
@@ -45,7 +46,8 @@ def test_a_renewed_certificate_counts_for_new_connections(tmp_path):
     flags = ("--tls-enabled", f"--tls-cert-file={cert_file}", f"--tls-key-file={key_file}")
 
     async def main():
-        async with running_node(tmp_path / "data", *flags) as node:
+        async with running_nodes(tmp_path / "data", *flags) as nodes:
+            node = nodes.next()
             assert await health(node.grpc.port, old.ca_file) == SERVING
             new.issue("broker")
             assert await health(node.grpc.port, new.ca_file) == SERVING

@@ -15,9 +15,10 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import AdminServiceStub
-from support.brokers import publish, read_all
+from support.brokers import read_all
 from support.clocks import ShiftedClock
-from support.server import HOST, running_node
+from support.nodes_in_loop import running_nodes
+from support.server import HOST
 
 GOQUEUE = Path(sys.executable).with_name("goqueue")
 DAY_MS = 24 * 3600 * 1000
@@ -45,11 +46,12 @@ def test_a_jump_is_reported_everywhere_and_resumed(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = ShiftedClock()
         flags = ("--storage-retention-check", "50ms")
-        async with running_node(tmp_path, *flags, clock=clock) as node:
+        async with running_nodes(tmp_path, *flags, clock=clock) as nodes:
+            await nodes.broker.create_topic("t", 1, {"internal.segment.bytes": "1024"})
+            node = await nodes.leading("t")
             http = node.http.port
-            await node.broker.create_topic("t", 1, {"internal.segment.bytes": "1024"})
             for _ in range(20):
-                publish(node.broker, "t", b"." * 200)
+                await node.broker.writer.publish("t", [NewMessage(b"." * 200)])
             due = NewMessage(b"v", partition=0, deliver_at_ms=clock.now_ms() + 9 * DAY_MS)
             await node.broker.writer.publish("t", [due])
             assert (await call(http, "/health"))["clock"] == "ok"
@@ -94,8 +96,8 @@ def test_grpc_resumes_too(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = ShiftedClock()
         async with (
-            running_node(tmp_path, clock=clock) as node,
-            grpc.aio.insecure_channel(f"{HOST}:{node.grpc.port}") as channel,
+            running_nodes(tmp_path, clock=clock) as nodes,
+            grpc.aio.insecure_channel(f"{HOST}:{nodes.all[0].grpc.port}") as channel,
         ):
             clock.shift_ms = -2 * 3600 * 1000
             admin = AdminServiceStub(channel)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.http_api import HOST, HttpApi
-from support.server import running_node
+from support.nodes_in_loop import running_nodes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,8 +145,9 @@ def test_a_poll_ends_when_its_client_goes(api: HttpApi, broker: ServerProcess, t
 
 def test_a_stop_sends_polls_away_and_answers_what_is_under_way(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with running_node(tmp_path) as node:
-            await node.broker.create_topic("t", 1)
+        async with running_nodes(tmp_path) as nodes:
+            await nodes.broker.create_topic("t", 1)
+            node = nodes.of(await nodes.coordinated("g"))
             member = await node.broker.memberships.join("g", ["t"])
             reader, writer = await asyncio.open_connection(HOST, node.http.port)
             path = f"/groups/g/poll?member_id={member.member_id}&timeout=60s"

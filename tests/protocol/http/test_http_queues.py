@@ -249,7 +249,7 @@ def test_acknowledging_moves_the_committed_offset_over_what_is_done_without_a_ga
     assert committed(api, group, topic) == 2
     ack(api, taken[2])
     assert committed(api, group, topic) == 4
-    metrics = api.ask("GET", "/metrics").body.decode()
+    metrics = api.metrics()
     lag = next(line for line in metrics.splitlines() if "consumer_lag{" in line and group in line)
     assert lag.endswith(" 0.0")
 
@@ -756,4 +756,4 @@ def test_a_shared_group_is_shown_and_deleted(api: HttpApi, topic: str, group: st
     assert api.ask("DELETE", f"/groups/{group}").json == {"deleted": group}
     for path in (f"/groups/{group}", f"/groups/{group}/offsets", f"/groups/{group}/settings"):
         assert api.ask("GET", path).code == "unknown_group"
-    assert group not in api.ask("GET", "/metrics").body.decode()
+    assert group not in api.metrics()

@@ -196,7 +196,7 @@ def test_transactions_are_listed_counted_and_ended_by_hand(api, producer, topic)
 
 def test_transactions_are_measured(api, producer, topic, broker):
     def counted():
-        text = api.ask("GET", "/metrics").body.decode()
+        text = api.metrics()
         return [
             sum(
                 float(line.split()[-1])

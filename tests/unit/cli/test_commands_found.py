@@ -52,7 +52,7 @@ def test_a_new_file_is_a_new_command(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_every_file_is_a_command_or_a_part_of_one() -> None:
     root: Any = typer.main.get_command(app)
-    files = {path.stem for path in (CLI / "commands").glob("*.py")} - {"__init__"}
+    files = {path.stem for path in (CLI / "commands").rglob("*.py")} - {"__init__"}
     assert {name for name in files if "_" not in name} == set(root.commands)
     assert {name.partition("_")[0] for name in files if "_" in name} <= set(root.commands)
 

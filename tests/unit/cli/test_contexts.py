@@ -253,6 +253,7 @@ def test_a_server_starts_with_the_variables_of_the_other_commands() -> None:
         job_command.SERVERS_VARIABLE,
         checksum.VARIABLE,
         ADDRESS_VARIABLE,
+        "GOQUEUE_BACKUP_PASSPHRASE",
         "GOQUEUE_BENCH_KAFKA",
         "GOQUEUE_SERVERS",
     }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.cli.top_view import frame, parse_sample
+from goqueue.cli.top_view import frame, merged, parse_sample
+from goqueue.protocols.http.operations.cluster_shapes import ClusterNode
 from goqueue.protocols.http.operations.operation_shapes import Readiness, Summary
 
 READY = Readiness("ready", {"storage": "ok"}, Summary(1, "c", 5.0, 1, 2, 1024, []))
@@ -82,3 +83,48 @@ def test_of_the_topics_of_a_group_the_worst_counts(
     sample = parse_sample("".join(lines), 0.0)
     (group,) = frame(sample, sample, READY, "x")["groups"]
     assert (group["oldest_s"], group["drain_s"], group["catches_up"]) == (40.0, drain_s, catches_up)
+
+
+# --- The nodes of a cluster -----------------------------------------------------------------------
+
+NODES = [
+    ClusterNode(1, "node-1", "active", True, 4, 9, 9, {}, None, None, "1"),
+    ClusterNode(2, "node-2", "active", False, 5, 9, 8, {}, None, None, "1"),
+    ClusterNode(3, "node-3", "away", False, 0, 9, 0, {}, None, None, ""),
+]
+LAGS = 'goqueue_cluster_replication_lag{node_id="n",target_node_id="2",topic="orders"} 3.0\n'
+
+
+def elsewhere(published: int) -> str:
+    """What a node says that coordinates another group."""
+    text = metrics(published).replace('a \\"b\\"', "other")
+    return text.replace('topic="orders"} 90', 'topic="orders"} 88')
+
+
+def test_the_nodes_of_a_cluster_are_counted_together_and_each_topic_once() -> None:
+    before = merged({1: parse_sample(metrics(100), 10.0), 2: parse_sample(elsewhere(1000), 10.0)})
+    now = merged(
+        {
+            1: parse_sample(metrics(300, lag=7) + LAGS, 12.0),
+            2: parse_sample(elsewhere(1100), 12.0),
+        }
+    )
+    picture = frame(before, now, READY, "x", NODES)
+    (topic,) = picture["topics"]
+    assert (topic["messages"], topic["partitions"], topic["in_per_s"]) == (90, 2, 150.0)
+    assert {each["group"]: each["lag"] for each in picture["groups"]} == {'a "b"': 7, "other": 0}
+    assert [(each["node"], each["state"], each["lag"]) for each in picture["nodes"]] == [
+        (1, "active", 0),
+        (2, "active", 3),
+        (3, "away", 0),
+    ]
+    assert picture["trouble"] == {"node 3": "it is away"}
+
+
+def test_a_node_that_does_not_answer_is_named_and_makes_no_rates() -> None:
+    before = merged({1: parse_sample(metrics(100), 10.0)})
+    now = merged({1: parse_sample(metrics(100), 11.0), 2: parse_sample(elsewhere(5000), 11.0)})
+    assert frame(before, now, READY, "x", NODES)["in_per_s"] == 0.0
+    gone = frame(now, before, READY, "x", NODES)
+    assert gone["in_per_s"] == 0.0
+    assert "did not answer" in gone["trouble"]["node 2"]

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import goqueue
 from goqueue.cli.root import app
 from goqueue.records import IMPLEMENTATION
+from goqueue.runtime.build_info import build_info
 
 HEAVY = {
     "aiokafka",
@@ -42,13 +43,15 @@ def test_programs_can_read_the_version_and_the_codec_in_use(home: Path, form: st
     assert fields["version"] == goqueue.__version__
     assert fields["record_codec"] == IMPLEMENTATION
     assert fields["python"].endswith(sys.version.split()[0])
-    assert set(fields) == {"version", "record_codec", "python", "platform"}
+    assert fields["commit"] == build_info().commit
+    assert set(fields) == {"version", "commit", "built", "record_codec", "python", "platform"}
 
 
 def test_people_get_a_line_for_each_fact(home: Path) -> None:
     lines = version("--client").splitlines()
     assert lines[0].split() == ["client", "version", goqueue.__version__]
-    assert lines[1].split() == ["client", "record", "codec", IMPLEMENTATION]
+    assert lines[1].split() == ["client", "commit", build_info().commit]
+    assert lines[3].split() == ["client", "record", "codec", IMPLEMENTATION]
 
 
 def test_a_server_that_does_not_answer_is_no_reason_to_fail(home: Path) -> None:

@@ -58,11 +58,14 @@ def series(metrics: Metrics, name: Definition, accept: str = "") -> dict[tuple[s
 # --- the names
 
 
+SUBSYSTEMS = {"broker", "storage", "consumer", "process", "cluster", "audit", "tls", "metrics"}
+
+
 def test_every_name_is_there_once_and_follows_the_pattern() -> None:
     listed = [name.name for name in names.ALL]
     assert len(set(listed)) == len(listed) > 50
     for name in names.ALL:
-        assert re.fullmatch(r"(broker|storage|consumer|process|cluster|metrics)_[a-z_]+", name.name)
+        assert re.fullmatch(rf"({'|'.join(SUBSYSTEMS)})_[a-z_]+", name.name)
         assert name.help.endswith(".")
         assert "node_id" not in name.labels
         if isinstance(name, CounterName):

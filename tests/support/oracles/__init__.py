@@ -1,0 +1,1 @@
+"""Judges of what clients saw of a cluster in trouble; each has seen nothing else."""
