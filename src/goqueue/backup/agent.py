@@ -22,10 +22,11 @@ from goqueue.model.errors import BackupError, UnknownBackupError
 from goqueue.model.internal_topics import DELAYED
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
 
     from goqueue.backup.manifest import TopicCopy
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.runtime.clock import Clock
 
 HOLD_S: Final = 10.0
@@ -201,7 +202,7 @@ class NodeAgent:
         part, restore, copies = await self._begun(token, asked)
         restore.forget_ids()
         internal = [each for each in copies.values() if each.is_internal]
-        part.task = asyncio.ensure_future(restore.state(internal, part.progress))
+        part.task = asyncio.ensure_future(restore.state.run(internal, part.progress))
         return {}
 
     async def _settle(self, token: str, asked: dict[str, Any]) -> dict[str, Any]:
@@ -236,13 +237,17 @@ class NodeAgent:
         is_done = part.task is None or part.task.done()
         if part.task is not None and part.task.done():
             part.task.result()
-        restored = set() if part.restore is None else part.restore.done
-        return {
+        answer: dict[str, Any] = {
             "is_done": is_done,
             "done_bytes": part.progress.done_bytes,
             "copied_bytes": part.progress.copied_bytes,
-            "restored": [[each.topic, each.partition] for each in sorted(restored)],
         }
+        if part.restore is not None:
+            state = part.restore.state
+            answer["restored"] = _pairs(part.restore.done)
+            answer["wanted_shards"] = _pairs(state.wanted)
+            answer["restored_shards"] = _pairs(state.done)
+        return answer
 
     async def _release(self, token: str, _asked: dict[str, Any]) -> dict[str, Any]:
         part = self._parts.get(token)
@@ -252,6 +257,10 @@ class NodeAgent:
             if not part.task.cancelled():
                 part.task.exception()
         return {}
+
+
+def _pairs(places: Iterable[TopicPartition]) -> list[tuple[str, int]]:
+    return [(each.topic, each.partition) for each in sorted(places)]
 
 
 def _known(repository: Repository, asked: dict[str, Any]) -> KnownParts:

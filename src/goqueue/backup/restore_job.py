@@ -169,7 +169,7 @@ class RestoreJob:
         topics = {name: copy.name for name, copy in plan.topics.items()}
         for _ in range(_LED_TRIES):
             answers = await self._work("data", topics=topics, until_ms=self._request.until_ms)
-            done = {(topic, number) for each in answers for topic, number in each["restored"]}
+            done = _places(answers, "restored")
             if wanted <= done:
                 return
             await asyncio.sleep(_AGAIN_S)
@@ -184,8 +184,22 @@ class RestoreJob:
             kept = await restore_keys(self._services.store, keys)
             await self._services.reload_settings()
         if plan.state:
-            await self._work("state")
+            await self._restore_shards()
         return kept
+
+    async def _restore_shards(self) -> None:
+        """Let every leader restore its shards; those of new topics may take a moment to open."""
+        for _ in range(_LED_TRIES):
+            answers = await self._work("state")
+            missing = _places(answers, "wanted_shards") - _places(answers, "restored_shards")
+            if not missing:
+                return
+            await asyncio.sleep(_AGAIN_S)
+        topic, number = min(missing)
+        raise BackupUnavailableError(
+            f"the state in {topic}-{number} was not restored, no node leads it: start the missing "
+            "nodes, and restore into an empty broker"
+        )
 
     async def _work(self, action: str, **asked: Any) -> list[dict[str, Any]]:
         key = self._repository.key
@@ -217,6 +231,10 @@ class RestoreJob:
                 await self._nodes.ask(each, self._job.id, "release")
             except BackupError:
                 continue  # it lets go by itself
+
+
+def _places(answers: list[dict[str, Any]], field: str) -> set[tuple[str, int]]:
+    return {(topic, number) for each in answers for topic, number in each[field]}
 
 
 def _numbers(copy: TopicCopy) -> list[int]:

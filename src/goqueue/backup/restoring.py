@@ -1,4 +1,4 @@
-"""Restoring on one node: the partitions that it leads, and the shards that it coordinates."""
+"""Restoring on one node: the partitions that it leads, and the end of open transactions."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.backup.batches import filler, portions
-from goqueue.backup.state_entries import entries_in, in_portions, partition_of, routed
+from goqueue.backup.restoring_state import StateRestore
 from goqueue.model.errors import (
-    BackupUnavailableError,
     GoQueueError,
     RestoreConflictError,
     UnknownTransactionalIdError,
 )
-from goqueue.model.internal_topics import DELAYED, TRANSACTION_STATE
-from goqueue.model.topic_partition import TopicPartition
+from goqueue.model.internal_topics import TRANSACTION_STATE
 from goqueue.partitions.markers import Marker
 from goqueue.transactions.states import TransactionState
 
@@ -25,19 +23,16 @@ if TYPE_CHECKING:
     from goqueue.backup.copying import CopyProgress
     from goqueue.backup.manifest import PartitionCopy, TopicCopy
     from goqueue.backup.repository import Repository
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.producer_ids import ProducerIds
-    from goqueue.state.coordinators import Family, Shard
-    from goqueue.state.log import StateEntry
     from goqueue.state.logs import StateLogs
     from goqueue.topics.catalogue import Topics
     from goqueue.transactions.service import Transactions
 
 _log = logging.getLogger(__name__)
 
-_STATE_BYTES: Final = 256 * 1024
-"""Entries of a coordinator's state in one batch."""
 _SETTLE_S: Final = 30.0
 _LOOK_S: Final = 0.1
 
@@ -60,6 +55,9 @@ class NodeRestore:
         self._repository = repository
         self.done: set[TopicPartition] = set()
         """The partitions that were restored."""
+        self.state = StateRestore(
+            services.state_logs, services.partitions, repository, self._messages
+        )
 
     # --- Data ------------------------------------------------------------------------------------
 
@@ -127,55 +125,11 @@ class NodeRestore:
 
     # --- State -----------------------------------------------------------------------------------
 
-    async def state(self, topics: Sequence[TopicCopy], progress: CopyProgress) -> None:
-        """Give the shards that are coordinated here what they had; each is loaded anew."""
-        for copy in topics:
-            if copy.name == DELAYED:
-                await self.data({DELAYED: copy}, None, progress)
-        families = self._services.state_logs.coordinators.families
-        for copy in topics:
-            family = families.get(copy.name)
-            if family is not None:
-                await self._family(family, copy)
-                size = sum(part.log_bytes for each in copy.partitions for part in each.parts)
-                await asyncio.to_thread(progress.copied, size)
-
-    async def _family(self, family: Family[Shard], copy: TopicCopy) -> None:
-        count = family.partition_count
-        route = routed(copy.name)
-        mine: dict[int, list[StateEntry]] = {}
-        for each in copy.partitions:
-            for entry in await asyncio.to_thread(entries_in, self._repository, each):
-                found = route(entry)
-                if found is not None:
-                    name, kept = found
-                    number = each.number if name is None else partition_of(name, count)
-                    mine.setdefault(number, []).append(kept)
-        for number, entries in mine.items():
-            partition = self._services.partitions.find(TopicPartition(copy.name, number))
-            if partition is not None and partition.is_leading:
-                await self._shard(family, number, entries)
-
-    async def _shard(self, family: Family[Shard], number: int, entries: list[StateEntry]) -> None:
-        shard = family.shards.get(number)
-        if shard is None:
-            raise BackupUnavailableError(
-                f"{family.topic}-{number} is not open yet: try again in a moment"
-            )
-        await shard.state.rebuilt()
-        epoch = shard.state.epoch
-        await shard.close()
-        log = shard.state.log
-        try:
-            for some in in_portions(entries, _STATE_BYTES):
-                end = log.append(some)
-                if not log.partition.is_committed(end):
-                    await log.partition.committed(end)
-                await asyncio.sleep(0)
-        finally:
-            if log.partition.is_leading and log.partition.leader_epoch == epoch:
-                await shard.state.begin(epoch)
-        await shard.state.rebuilt()
+    async def _messages(
+        self, partition: Partition, copy: PartitionCopy, progress: CopyProgress
+    ) -> None:
+        """Restore a partition that belongs to the state of a coordinator, whole."""
+        await self._partition(partition, copy, None, progress)
 
     # --- The end ---------------------------------------------------------------------------------
 

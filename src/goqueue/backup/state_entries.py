@@ -12,18 +12,26 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import mmh3
 import msgspec
 
+from goqueue.delays.book import without_slot_files
+from goqueue.delays.deltas import Confirmed, encode_delta
+from goqueue.delays.entries import CLASSES
 from goqueue.groups import encoding as groups
 from goqueue.groups.effects import Entry as GroupEntry
 from goqueue.model.errors import CorruptGroupStateError, UnsupportedFormatError
 from goqueue.model.ids import NO_EPOCH
-from goqueue.model.internal_topics import CONSUMER_OFFSETS, QUEUE_STATE, TRANSACTION_STATE
+from goqueue.model.internal_topics import (
+    CONSUMER_OFFSETS,
+    DELAY_STATE,
+    QUEUE_STATE,
+    TRANSACTION_STATE,
+)
 from goqueue.records import decode_rows
 from goqueue.records.batch import walk
 from goqueue.state.log import BEGIN, END, StateEntry
 from goqueue.transactions.series import series_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from goqueue.backup.manifest import PartitionCopy
     from goqueue.backup.repository import Repository
@@ -36,11 +44,13 @@ Routed: TypeAlias = "tuple[str | None, StateEntry] | None"
 None: it means nothing to another broker."""
 
 
-def entries_in(repository: Repository, copy: PartitionCopy) -> list[StateEntry]:
+def entries_in(repository: Repository, topic: str, copy: PartitionCopy) -> list[StateEntry]:
     """Everything that counts in the copy of one partition; reads the repository.
 
     A log of changes has snapshots in itself: what lies before the last whole one is not needed, and
-    its beginning may have been trimmed.
+    its beginning may have been trimmed. Changes may lie among the entries of a snapshot. Where a
+    log is restored as one, its markers stay and tell them apart; all others are put together from
+    several, and each of their entries stands for itself.
     """
     found: list[StateEntry] = []
     begins_at = whole_at = 0
@@ -57,6 +67,8 @@ def entries_in(repository: Repository, copy: PartitionCopy) -> list[StateEntry]:
                 elif record.key == END:
                     whole_at = begins_at
                 found.append((record.key, record.value))
+    if topic == DELAY_STATE:
+        return found[whole_at:]
     return [each for each in found[whole_at:] if each[0] not in {BEGIN, END}]
 
 
@@ -105,12 +117,32 @@ def _of_queue(entry: StateEntry) -> Routed:
     return rest.decode(errors="replace"), entry
 
 
+def _of_delays(entry: StateEntry) -> Routed:
+    """When messages are due is read from their log: the files that told are on another disk."""
+    kept = without_slot_files(*entry)
+    return None if kept is None else (None, kept)
+
+
+def all_confirmed(copies: Iterable[PartitionCopy]) -> StateEntry:
+    """Says that every delayed message counts of the partitions of one unit.
+
+    Otherwise the leaders of their partitions would be asked for the rest of each batch in the epoch
+    of a leader that is gone, and would not find it: better half of a batch whose producer was never
+    answered than not all of one that was acknowledged.
+    """
+    ends = [0] * CLASSES
+    for each in copies:
+        ends[each.number % CLASSES] = each.end_offset
+    return encode_delta(Confirmed(tuple(ends)))
+
+
 def _of_transaction(entry: StateEntry) -> Routed:
     return series_of(entry[0][1:].decode(errors="replace")), entry
 
 
 _ROUTES: Final[dict[str, Callable[[StateEntry], Routed]]] = {
     CONSUMER_OFFSETS: _of_group,
+    DELAY_STATE: _of_delays,
     QUEUE_STATE: _of_queue,
     TRANSACTION_STATE: _of_transaction,
 }

@@ -47,6 +47,16 @@ _NUMBER: Final = struct.Struct(">q")
 _ENDS: Final = struct.Struct(f">{CLASSES}q")
 
 
+def without_slot_files(key: bytes, value: bytes | None) -> tuple[bytes, bytes | None] | None:
+    """A stored entry as it is on a disk that has no slot files; None when it speaks of them alone.
+
+    Whoever replays reads from the logs when messages are due.
+    """
+    if key == _SAVED:
+        return key, _ENDS.pack(*(0,) * CLASSES)
+    return None if key.startswith(_SLOT) else (key, value)
+
+
 class Range(NamedTuple):
     """A stretch of the log of a class in which messages of a topic wait."""
 

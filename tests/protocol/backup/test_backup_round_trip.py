@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
-import pytest
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
@@ -48,9 +47,6 @@ def _consume(broker: Broker, group: str, count: int, **settings: Any) -> list[tu
     return found
 
 
-@pytest.mark.xfail(
-    strict=False, reason="a restored queue group does not always get what was delayed or in flight"
-)
 def test_messages_offsets_queues_delays_transactions_schemas_users_and_settings_come_back(
     source: Broker, target: Broker, backups: Callable[..., BackupApi]
 ) -> None:
