@@ -1,4 +1,4 @@
-"""What a backup holds: every file of it, with its size and its SHA-256, by topic and partition.
+"""What a backup holds: every file of it, with its size and its BLAKE3, by topic and partition.
 
 A manifest names everything that a restore needs, also what earlier backups have copied: each
 backup stands for itself, and removing one never takes something from another.
@@ -6,11 +6,11 @@ backup stands for itself, and removing one never takes something from another.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import Final
 
 import msgspec
+from blake3 import blake3
 
 from goqueue.model.errors import DamagedBackupError, UnsupportedFormatError
 
@@ -25,7 +25,7 @@ class StoredFile(msgspec.Struct, frozen=True):
 
     name: str
     size_bytes: int
-    sha256: str
+    blake3: str
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ class Summary(msgspec.Struct, frozen=True):
 def encode_manifest(manifest: Manifest) -> bytes:
     """The manifest with a checksum of its own before it."""
     body = msgspec.json.encode(manifest)
-    return _HEAD + hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+    return _HEAD + blake3(body).hexdigest().encode() + b"\n" + body
 
 
 def decode_manifest(data: bytes) -> Manifest:
@@ -138,7 +138,7 @@ def decode_manifest(data: bytes) -> Manifest:
     head, _, body = data.partition(b"\n")
     if not head.startswith(_HEAD):
         raise DamagedBackupError("the manifest does not begin as one does: it is damaged")
-    if hashlib.sha256(body).hexdigest().encode() != head.removeprefix(_HEAD):
+    if blake3(body).hexdigest().encode() != head.removeprefix(_HEAD):
         raise DamagedBackupError("the manifest is damaged: its checksum does not match")
     try:
         if (found := msgspec.json.decode(body).get("format")) != FORMAT:

@@ -12,13 +12,13 @@ journals/<id>/<node>-<n>       parts that an unfinished backup has copied
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
+from blake3 import blake3
 
 from goqueue.backup.folder_vault import MARKER
 from goqueue.backup.manifest import (
@@ -156,7 +156,7 @@ class Repository:
 
     def write(self, name: str, data: Iterable[Bytes], *, is_synced: bool = True) -> StoredFile:
         """Store a file, encrypted if the repository is; returns what a manifest says of it."""
-        digest, size = hashlib.sha256(), 0
+        digest, size = blake3(), 0
 
         def counted() -> Iterator[Bytes]:
             nonlocal size
@@ -180,8 +180,8 @@ class Repository:
             raise DamagedBackupError(
                 f"{file.name} has {len(data)} bytes, expected {file.size_bytes}: it is damaged"
             )
-        if hashlib.sha256(data).hexdigest() != file.sha256:
-            raise DamagedBackupError(f"{file.name} is damaged: its SHA-256 does not match")
+        if blake3(data).hexdigest() != file.blake3:
+            raise DamagedBackupError(f"{file.name} is damaged: its BLAKE3 does not match")
         return self._opened(file.name, data)
 
     def read_small(self, name: str) -> bytes | None:

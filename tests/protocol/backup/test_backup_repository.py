@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import socket
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
+from blake3 import blake3
 
 from goqueue.backup.manifest import Manifest, TopicCopy, decode_manifest, encode_manifest
 from goqueue.backup.planning import RestoreRequest, plan_restore
@@ -98,13 +98,13 @@ def _escape(folder: Path) -> None:
     file = changed["topics"][-1]["partitions"][0]["parts"][0]["file"]
     file["name"] = "parts/../../../etc/passwd"
     data = json.dumps(changed).encode()
-    path.write_bytes(b"goqueue-backup " + hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
+    path.write_bytes(b"goqueue-backup " + blake3(data).hexdigest().encode() + b"\n" + data)
 
 
 @pytest.mark.parametrize(
     "harm_said",
     [
-        (_flip, "its SHA-256 does not match"),
+        (_flip, "its BLAKE3 does not match"),
         (_lose, "is missing"),
         (_flip_manifest, "the manifest is damaged"),
         (_escape, "cannot be one of its own"),
@@ -136,9 +136,9 @@ def test_names_that_leave_the_repository_are_refused() -> None:
     for name in ("../x", "parts/../../x", "/etc/passwd", "parts//x", "parts/.x", "parts\\x", ""):
         data = (
             '{"id":"i","created_ms":1,"version":"","cluster_id":"","topics":[],"is_whole":true,'
-            f'"metadata":{json.dumps({"name": name, "size_bytes": 1, "sha256": ""})},"format":1}}'
+            f'"metadata":{json.dumps({"name": name, "size_bytes": 1, "blake3": ""})},"format":1}}'
         )
-        head = b"goqueue-backup " + hashlib.sha256(data.encode()).hexdigest().encode() + b"\n"
+        head = b"goqueue-backup " + blake3(data.encode()).hexdigest().encode() + b"\n"
         with pytest.raises(DamagedBackupError, match="cannot be one of its own"):
             decode_manifest(head + data.encode())
 
