@@ -14,13 +14,16 @@ from goqueue.access.api_keys import ApiKey, hash_of, is_key_id, new_key, shown_p
 from goqueue.access.directory import Binding
 from goqueue.access.roles import BUILT_IN, Role, check_role
 from goqueue.access.rules import Rule, check_rule
+from goqueue.access.tenants.records import SYSTEM_ID
 from goqueue.model.errors import (
     InvalidRoleError,
+    TenancyDisabledError,
     UnacceptableCredentialError,
     UnknownCredentialError,
     UnknownKeyError,
     UnknownRoleError,
     UnknownRuleError,
+    UnknownTenantError,
 )
 from goqueue.model.tuples import NamedTuple
 
@@ -132,8 +135,21 @@ class AccessAdministration:
         self._check_roles(roles)
         if not roles and name not in self._directory.bindings.all:
             return
-        binding = Binding(tuple(dict.fromkeys(roles))) if roles else None
-        await self._directory.bindings.change({name: binding})
+        tenant = self._directory.tenant_of(name)
+        await self._bind(name, Binding(tuple(dict.fromkeys(roles)), tenant))
+
+    async def _bind(self, name: str, binding: Binding) -> None:
+        is_kept = binding.roles or binding.tenant is not None
+        await self._directory.bindings.change({name: binding if is_kept else None})
+
+    def check_tenant(self, tenant: str) -> None:
+        """Raises `UnknownTenantError` or `TenancyDisabledError` unless there is such a tenant."""
+        if not self._directory.tenants.is_enabled:
+            raise TenancyDisabledError(
+                f"tenant {tenant[:80]!r}, and tenants are off: set tenancy.enabled"
+            )
+        if tenant == SYSTEM_ID or self._directory.tenants.get(tenant) is None:
+            raise UnknownTenantError(f"there is no tenant {tenant[:80]!r}: create it first")
 
     def _check_roles(self, roles: Iterable[str]) -> None:
         for role in roles:
@@ -157,7 +173,10 @@ class AccessAdministration:
         Raises:
             UnacceptableCredentialError: the name or the metadata is over its bound.
             UnknownRoleError: a role does not exist.
+            UnknownTenantError: the tenant does not exist.
         """
+        if tenant is not None:
+            self.check_tenant(tenant)
         if not 0 < len(name) <= _MAX_KEY_NAME_CHARS or len(metadata or ()) > _MAX_KEY_METADATA:
             raise UnacceptableCredentialError(
                 f"a key has a name of 1 to {_MAX_KEY_NAME_CHARS} characters and at most "
@@ -195,27 +214,45 @@ class AccessAdministration:
     # --- Users -----------------------------------------------------------------------------------
 
     async def put_user(
-        self, name: str, password: str | None = None, roles: Sequence[str] | None = None
+        self,
+        name: str,
+        password: str | None = None,
+        roles: Sequence[str] | None = None,
+        tenant: str | None = None,
     ) -> None:
-        """Make a user, or give one another password or other roles.
+        """Make a user, or give one another password or other roles; one stays in its tenant.
 
         Raises:
             UnacceptableCredentialError: the name or the password cannot be one.
             UnknownCredentialError: there is no such user, and no password to make one with.
             UnknownRoleError: a role does not exist.
+            UnknownTenantError: the tenant does not exist.
         """
         self._check_roles(roles or ())
+        if tenant is not None:
+            self.check_tenant(tenant)
+            self._check_stays(name, tenant)
         if is_key_id(name):
             raise UnacceptableCredentialError(f"{name} is the form of an API key's id")
         if password is not None:
+            if tenant is not None:  # first, or the user would be of no tenant for a moment
+                await self._bind(name, Binding(self.roles_of(name), tenant))
             await self._directory.users.set_password(name, password)
         elif self._directory.users.find(name) is None:
             raise UnknownCredentialError(f"there is no user {name!r}: give a password to make one")
         if roles is not None:
             await self.give_roles(name, roles)
 
+    def _check_stays(self, name: str, tenant: str) -> None:
+        found = self._directory.tenant_of(name)
+        if found != tenant and (found is not None or self._directory.users.find(name) is not None):
+            raise UnacceptableCredentialError(
+                f"user {name!r} belongs to {'no tenant' if found is None else found}, and users "
+                "stay in their tenants: delete the user first"
+            )
+
     async def remove_user(self, name: str) -> None:
-        """Delete a user: the roles first, so that another of that name does not get them.
+        """Delete a user with its roles and its tenant, so that another does not get them.
 
         Raises:
             UnknownCredentialError: there is none.
@@ -225,3 +262,5 @@ class AccessAdministration:
             raise UnknownCredentialError(f"there is no user {name!r}")
         await self.give_roles(name, ())
         await self._directory.users.alter(name, dict.fromkeys(user.keys))
+        if name in self._directory.bindings.all:
+            await self._bind(name, Binding())

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from goqueue.access.api_keys import KEY_PREFIX, is_key_id
 from goqueue.access.login_throttle import LoginThrottle
 from goqueue.access.name_rules import map_name
@@ -76,7 +78,15 @@ class Authenticator:
         if not await self._directory.users.has_password(user, password):
             self.failed(host, user)
             raise AuthenticationFailedError(f"user {user!r} has no such password")
-        return Login(Principal(user))
+        return Login(self.user(user))
+
+    def user(self, name: str) -> Principal:
+        """A user who has proven to be that.
+
+        Raises:
+            AuthenticationFailedError: the tenant of that user is disabled.
+        """
+        return self._admit(Principal(name, tenant=self._directory.tenant_of(name)))
 
     async def bearer(self, token: str, host: str) -> Principal:
         """An API key, or a token of the OIDC provider.
@@ -103,7 +113,10 @@ class Authenticator:
         name = map_name(self._settings.certificate_rules, subject)
         if name is None or len(name.encode()) > MAX_USER_NAME_BYTES or is_key_id(name):
             return None
-        return Principal(name, PrincipalKind.CERTIFICATE)
+        principal = Principal(
+            name, PrincipalKind.CERTIFICATE, tenant=self._directory.tenant_of(name)
+        )
+        return principal if self._is_admitted(principal) else None
 
     # --- Wrong logins ----------------------------------------------------------------------------
 
@@ -130,7 +143,7 @@ class Authenticator:
             raise AuthenticationFailedError(f"API key {key_id} is {why}")
         self.key_uses[key_id] = now_ms
         principal = Principal(key_id, PrincipalKind.API_KEY, frozenset(key.roles), key.tenant)
-        return Login(principal, key.expires_ms)
+        return Login(self._admit(principal), key.expires_ms)
 
     async def _token(self, token: str) -> Login:
         if self._settings.oidc is None:
@@ -142,4 +155,28 @@ class Authenticator:
         accepted = await self._tokens.check(token)
         if is_key_id(accepted.principal.name):
             raise AuthenticationFailedError("a token whose subject has the form of a key's id")
-        return Login(*accepted)
+        principal, expires_ms = accepted
+        tenant = self._directory.tenant_of(principal.name)
+        if tenant is not None and principal.tenant not in {None, tenant}:
+            raise AuthenticationFailedError(
+                f"a token of tenant {principal.tenant!r}, whose subject belongs to {tenant!r}"
+            )
+        if tenant is not None:
+            principal = replace(principal, tenant=tenant)
+        return Login(self._admit(principal), expires_ms)
+
+    # --- Tenants ---------------------------------------------------------------------------------
+
+    def _admit(self, principal: Principal) -> Principal:
+        if not self._is_admitted(principal):
+            raise AuthenticationFailedError(
+                f"{principal.label}: tenant {principal.tenant!r} is disabled or does not exist"
+            )
+        return principal
+
+    def _is_admitted(self, principal: Principal) -> bool:
+        tenants = self._directory.tenants
+        if principal.tenant is None or not tenants.is_enabled:
+            return True
+        tenant = tenants.get(principal.tenant)
+        return tenant is not None and tenant.is_open

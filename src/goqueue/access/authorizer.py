@@ -1,8 +1,9 @@
 """Who may do what: one decision for every protocol.
 
-In this order: a super user, the cluster's own nodes and the role `admin` may do everything. A rule
-that denies counts before one that allows. Where no rule matches, the roles decide; without a role
-that allows it, it is refused.
+A principal of a tenant may do nothing outside it, whatever else is said, and as much inside as the
+status of the tenant allows. Then, in this order: a super user, the cluster's own nodes and the role
+`admin` may do everything. A rule that denies counts before one that allows. Where no rule matches,
+the roles decide; without a role that allows it, it is refused.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from goqueue.access.principals import Principal, PrincipalKind
 from goqueue.access.rights import CLUSTER_NAME, IMPLIED_BY, Operation, ResourceType, Right
 from goqueue.access.roles import ADMIN
 from goqueue.access.rules import ANY_HOST, EVERYBODY, ROLE_PREFIX, RuleIndex
+from goqueue.access.tenants.records import TenantStatus
 from goqueue.model import errors
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ _IDEMPOTENT_WRITE: Final = Right(ResourceType.CLUSTER, Operation.IDEMPOTENT_WRIT
 _OF_A_TENANT: Final = frozenset(
     {ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID}
 )
+_WHILE_SUSPENDED: Final = frozenset({Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS})
 
 
 class Authorizer:
@@ -84,6 +87,8 @@ class Authorizer:
             AuthorizationFailedError: of the class for this kind of resource.
         """
         if not self.allows(principal, right, name, host):
+            if self._is_halted(principal, right) and _is_own(principal, right, name):
+                raise self._halt(principal, right)
             raise refusal(principal, right, name)
 
     def allows_any(self, principal: Principal, right: Right, host: str = "") -> bool:
@@ -91,17 +96,19 @@ class Authorizer:
         if self.is_open or self.is_super(principal):
             return True
         roles = self._roles(principal)
-        if roles is None:
+        if roles is None or self._is_halted(principal, right):
             return False
         said = self._rules.decide_any(_labels(principal, roles), right, host)
         return self._grants(roles, right) if said is None else said
 
     def is_super(self, principal: Principal) -> bool:
         """Whether rules do not bind the principal."""
+        if principal.tenant is not None:
+            return False
         if principal.kind is PrincipalKind.NODE or principal.name in self._settings.super_users:
             return principal.kind is not PrincipalKind.ANONYMOUS
         roles = self._roles(principal)
-        return principal.tenant is None and roles is not None and ADMIN in roles
+        return roles is not None and ADMIN in roles
 
     def roles(self, principal: Principal) -> frozenset[str]:
         """All roles of a principal: those of its credential and those given to its name."""
@@ -117,6 +124,8 @@ class Authorizer:
         roles = self._roles(principal)
         if roles is None or not _is_own(principal, right, name):
             return False
+        if self._is_halted(principal, right):
+            return False
         if right.resource is ResourceType.CLUSTER:
             name = CLUSTER_NAME
         said = self._rules.decide(_labels(principal, roles), right, name, host or ANY_HOST)
@@ -125,6 +134,26 @@ class Authorizer:
         if not said and right == _IDEMPOTENT_WRITE:  # as in Kafka since 3.0
             return self.allows_any(principal, _WRITE_TOPIC, host)
         return said
+
+    def _is_halted(self, principal: Principal, right: Right) -> bool:
+        """Whether the status of the principal's tenant forbids this."""
+        tenants = self._directory.tenants
+        if principal.tenant is None or not tenants.is_enabled:
+            return False
+        tenant = tenants.get(principal.tenant)
+        if tenant is None:
+            return True
+        if tenant.status is TenantStatus.SUSPENDED:
+            return right.operation not in _WHILE_SUSPENDED
+        return tenant.status is not TenantStatus.ACTIVE
+
+    def _halt(self, principal: Principal, right: Right) -> errors.AuthorizationFailedError:
+        tenant = self._directory.tenants.get(principal.tenant or "")
+        status = "deleted" if tenant is None else tenant.status
+        reason = f" ({tenant.reason})" if tenant is not None and tenant.reason else ""
+        return _REFUSALS[right.resource](
+            f"tenant {principal.tenant!r} is {status}{reason}: ask an administrator to activate it"
+        )
 
     def _grants(self, roles: frozenset[str], right: Right) -> bool:
         granted = self._directory.rights_of(roles)
@@ -157,5 +186,5 @@ def _is_own(principal: Principal, right: Right, name: str) -> bool:
     if right.resource in _OF_A_TENANT:
         return name.startswith(f"{principal.tenant}.")
     if right.resource is ResourceType.TENANT:
-        return name == principal.tenant
+        return name == principal.tenant and right.operation is Operation.DESCRIBE
     return right == _IDEMPOTENT_WRITE

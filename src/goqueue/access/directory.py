@@ -1,4 +1,4 @@
-"""Everything that decisions are made by: rules, roles, who has which role, keys, users.
+"""Everything that decisions are made by: rules, roles, who has which role, keys, users, tenants.
 
 It lives in the metadata store. In a cluster every node follows it, so that a change counts
 everywhere as soon as the view of a node shows it.
@@ -15,6 +15,7 @@ from goqueue.access.principals import Principal, PrincipalKind
 from goqueue.access.roles import ADMIN, BUILT_IN, Role
 from goqueue.access.rules import Rule
 from goqueue.access.stored import StoredRecords
+from goqueue.access.tenants.directory import Tenants
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,9 +33,10 @@ _MAX_KEYS: Final = 10_000
 
 
 class Binding(msgspec.Struct, frozen=True):
-    """The roles of one name."""
+    """The roles of one name, and the tenant that it belongs to."""
 
     roles: tuple[str, ...] = ()
+    tenant: str | None = None
 
 
 class AccessDirectory:
@@ -46,9 +48,11 @@ class AccessDirectory:
         users: Users,
         *,
         root_key: str | None = None,
+        uses_tenants: bool = False,
         keeper: ViewKeeper | None = None,
     ) -> None:
         self.users = users
+        self.tenants = Tenants(store, is_enabled=uses_tenants, keeper=keeper)
         self._root_key = root_key
         self.rules = StoredRecords(store, "acls/", Rule, limit=_MAX_RULES, keeper=keeper)
         """By their ids."""
@@ -70,6 +74,8 @@ class AccessDirectory:
         for records in (self.rules, self.roles, self.bindings, self.keys):
             await records.load()
             records.on_change = self._changed
+        await self.tenants.load()
+        self.tenants.records.on_change = self._changed
         self.users.on_change = self._changed
         self._changed()
 
@@ -80,7 +86,7 @@ class AccessDirectory:
             self.on_change()
 
     def roles_of(self, principal: Principal) -> frozenset[str] | None:
-        """What a principal has by now; None: its key was revoked, or its user was deleted."""
+        """What a principal has by now; None: its key was revoked, its user deleted or moved."""
         own = principal.roles
         if principal.kind is PrincipalKind.API_KEY:
             key = self.keys.all.get(principal.name)
@@ -90,7 +96,21 @@ class AccessDirectory:
         if principal.kind is PrincipalKind.USER and self.users.find(principal.name) is None:
             return None
         binding = self.bindings.all.get(principal.name)
+        if principal.tenant != self._tenant_now(principal, binding):
+            return None
         return own if binding is None else own | frozenset(binding.roles)
+
+    def tenant_of(self, name: str) -> str | None:
+        """The tenant that a user, or what a token or a certificate is mapped to, belongs to."""
+        binding = self.bindings.all.get(name)
+        return None if binding is None else binding.tenant
+
+    def _tenant_now(self, principal: Principal, binding: Binding | None) -> str | None:
+        """Another than at the login: the name was given to somebody else since."""
+        said = None if binding is None else binding.tenant
+        if said is None and principal.kind is PrincipalKind.TOKEN:
+            return principal.tenant  # by a claim of the token
+        return said
 
     def role(self, name: str) -> Role | None:
         """A role, built in or of one's own."""

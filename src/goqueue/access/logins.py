@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.access.authenticator import Authenticator, Login
 from goqueue.access.keys import Mechanism
-from goqueue.access.principals import Principal
 from goqueue.access.scram import ScramLogin, ScramState
 from goqueue.model.errors import AuthenticationFailedError
 from goqueue.model.limits import MAX_SASL_MESSAGE_BYTES, MAX_TOKEN_CHARS
@@ -164,7 +163,7 @@ class _ScramAttempt:
     @property
     def login(self) -> Login | None:
         is_proven = self._scram.state is ScramState.PROVEN
-        return Login(Principal(self._scram.user)) if is_proven else None
+        return Login(self._authenticator.user(self._scram.user)) if is_proven else None
 
     async def step(self, message: bytes) -> bytes:
         try:

@@ -34,6 +34,8 @@ class AccessSettings(msgspec.Struct, frozen=True):
     """Every listener asks, and every request is checked. Without it all is open."""
     uses_rules: bool = True
     """Whether rules (ACLs) count; without them the roles alone decide."""
+    uses_tenants: bool = False
+    """Whether there are tenants; without them nothing of them is read."""
     super_users: frozenset[str] = frozenset()
     """Names of principals that may do everything, whatever the rules say."""
     allow_health: bool = True

@@ -10,6 +10,7 @@ from goqueue.access.administration import AccessAdministration
 from goqueue.access.authenticator import Authenticator
 from goqueue.access.authorizer import Authorizer
 from goqueue.access.directory import AccessDirectory
+from goqueue.access.tenants.administration import TenantAdministration
 from goqueue.access.users import Users
 from goqueue.audit.log import NO_AUDIT
 from goqueue.cluster.facts import OneNode
@@ -154,10 +155,15 @@ class LogBroker:
         settings, store = self.settings.access, self.store
         self.users = Users(store, self.executor, self.settings.initial_users, self.keeper)
         self.access = AccessDirectory(
-            store, self.users, root_key=settings.root_key, keeper=self.keeper
+            store,
+            self.users,
+            root_key=settings.root_key,
+            uses_tenants=settings.uses_tenants,
+            keeper=self.keeper,
         )
-        """Rules, roles and keys."""
+        """Rules, roles, keys and tenants."""
         self.access_administration = AccessAdministration(self.access, self.clock)
+        self.tenants = TenantAdministration(self.access.tenants, self.clock)
         self.authorizer = Authorizer(settings, self.access)
         self.authenticator = Authenticator(settings, self.access, self.clock, self.executor)
 

@@ -906,6 +906,34 @@ class ClusterAuthorizationFailedError(AuthorizationFailedError):
     """The principal lacks a right on the cluster."""
 
 
+class TenantError(GoQueueError):
+    """Something is wrong with a tenant, or with what was asked of it."""
+
+
+class TenancyDisabledError(TenantError):
+    """Tenants are switched off on this server."""
+
+
+class UnknownTenantError(TenantError):
+    """There is no tenant of that id."""
+
+
+class TenantExistsError(TenantError):
+    """There is already a tenant of that id."""
+
+
+class InvalidTenantError(TenantError):
+    """A tenant cannot be as it is asked for."""
+
+
+class TenantProtectedError(TenantError):
+    """The tenant is the system's own, or is in a state in which it cannot be changed so."""
+
+
+class TenantNotEmptyError(TenantError):
+    """The tenant still has topics, groups, schemas, users or keys."""
+
+
 class CorruptCredentialError(StorageError):
     """The stored keys of a user do not decode."""
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import asdict
 
-from goqueue.server.config_access import AclSection, AuthSection, OidcSection
+from goqueue.server.config_access import AclSection, AuthSection, OidcSection, TenancySection
 from goqueue.server.config_audit import AuditSection
 from goqueue.server.config_cluster import ClusterSection
 from goqueue.server.config_groups import GroupsSection, TransactionsSection
@@ -64,6 +64,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     auth: AuthSection = msgspec.field(default_factory=AuthSection)
     oidc: OidcSection = msgspec.field(default_factory=OidcSection)
     acl: AclSection = msgspec.field(default_factory=AclSection)
+    tenancy: TenancySection = msgspec.field(default_factory=TenancySection)
     audit: AuditSection = msgspec.field(default_factory=AuditSection)
     logging: LoggingSection = msgspec.field(default_factory=LoggingSection)
     metrics: MetricsSection = msgspec.field(default_factory=MetricsSection)

@@ -142,3 +142,14 @@ class AclSection(Section):
         Switch(),
         "Rules (ACLs) are checked where `auth.enabled` is true. Without them roles alone decide.",
     )
+
+
+class TenancySection(Section):
+    """Tenants: teams that share a broker and see nothing of each other."""
+
+    enabled: bool = setting(
+        False,
+        Switch(),
+        "There are tenants: users, API keys and tokens may belong to one, whose names they see "
+        "without its id. Needs `auth.enabled`.",
+    )

@@ -105,6 +105,7 @@ def check_config(config: Config, wrong: AbstractSet[str]) -> list[Problem]:
         *_check_tls(config),
         *_check_root_key(config),
         *_check_oidc(config),
+        *_check_tenancy(config),
         *_check_users(config),
         *_check_proxies(config),
         *_check_exposure(config),
@@ -223,6 +224,13 @@ def _check_oidc(config: Config) -> Iterator[Problem]:
     if find_spec("joserfc") is None:
         yield problem_with(
             config, "oidc.issuer", "the extra `goqueue[oidc]`: pip install 'goqueue[oidc]'"
+        )
+
+
+def _check_tenancy(config: Config) -> Iterator[Problem]:
+    if config.tenancy.enabled and not config.auth.enabled:
+        yield problem_with(
+            config, "tenancy.enabled", "auth.enabled: clients belong to a tenant by their logins"
         )
 
 

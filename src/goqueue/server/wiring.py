@@ -62,6 +62,7 @@ def access_settings(config: Config) -> AccessSettings:
     return AccessSettings(
         is_enabled=config.auth.enabled,
         uses_rules=config.acl.enabled,
+        uses_tenants=config.tenancy.enabled,
         super_users=frozenset(each.removeprefix("User:") for each in config.auth.super_users),
         allow_health=config.auth.allow_health,
         open_metrics=config.auth.open_metrics,

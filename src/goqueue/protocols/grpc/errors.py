@@ -173,6 +173,13 @@ GRPC_CODES: Final[Mapping[type[GoQueueError], GrpcStatus]] = {
     model.UnknownRoleError: GrpcStatus(StatusCode.NOT_FOUND, 600),
     model.AccessDisabledError: GrpcStatus(StatusCode.FAILED_PRECONDITION, 600),
     model.AuthorizationFailedError: GrpcStatus(StatusCode.PERMISSION_DENIED, 601),
+    # tenants
+    model.TenantError: GrpcStatus(StatusCode.INVALID_ARGUMENT, 602),
+    model.TenancyDisabledError: GrpcStatus(StatusCode.UNAVAILABLE, 602),
+    model.UnknownTenantError: GrpcStatus(StatusCode.NOT_FOUND, 602),
+    model.TenantExistsError: GrpcStatus(StatusCode.ALREADY_EXISTS, 602),
+    model.TenantProtectedError: GrpcStatus(StatusCode.FAILED_PRECONDITION, 602),
+    model.TenantNotEmptyError: GrpcStatus(StatusCode.FAILED_PRECONDITION, 602),
 }
 
 

@@ -224,6 +224,13 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
         ErrorCode.transactional_id_authorization_failed
     ),
     model.ClusterAuthorizationFailedError: ErrorCode.cluster_authorization_failed,
+    # tenants
+    model.TenantError: ErrorCode.invalid_request,
+    model.TenancyDisabledError: ErrorCode.security_disabled,
+    model.UnknownTenantError: ErrorCode.resource_not_found,
+    model.TenantExistsError: ErrorCode.duplicate_resource,
+    model.TenantProtectedError: ErrorCode.policy_violation,
+    model.TenantNotEmptyError: ErrorCode.policy_violation,
     # requests that only Kafka has
     model.InvalidAssignmentError: ErrorCode.invalid_replica_assignment,
     FetchSessionNotFoundError: ErrorCode.fetch_session_id_not_found,

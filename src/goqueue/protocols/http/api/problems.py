@@ -277,6 +277,14 @@ PROBLEMS: Final[dict[type[GoQueueError], Kind]] = {
     ),
     model.ClusterAuthorizationFailedError: Kind(403, "cluster_authorization_failed"),
     model.UnsupportedMechanismError: Kind(400, "unsupported_mechanism"),
+    # tenants
+    model.TenantError: Kind(400, "tenant_refused"),
+    model.TenancyDisabledError: Kind(503, "tenancy_disabled"),
+    model.UnknownTenantError: Kind(404, "unknown_tenant", "id"),
+    model.TenantExistsError: Kind(409, "tenant_exists", "id"),
+    model.InvalidTenantError: Kind(400, "invalid_tenant"),
+    model.TenantProtectedError: Kind(409, "tenant_protected", "id"),
+    model.TenantNotEmptyError: Kind(409, "tenant_not_empty", "id"),
 }
 
 _HIDDEN: Final = "the server failed on this request; its log says why"

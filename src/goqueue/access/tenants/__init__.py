@@ -1,0 +1,1 @@
+"""Tenants: teams that share a broker and see nothing of each other."""
