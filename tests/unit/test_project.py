@@ -26,6 +26,7 @@ ALLOWED = {
     "configs",
     "transactions",
     "queues",
+    "quotas",
     "groups",
     "delays",
     "schemas",

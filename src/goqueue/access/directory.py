@@ -75,9 +75,14 @@ class AccessDirectory:
             await records.load()
             records.on_change = self._changed
         await self.tenants.load()
-        self.tenants.records.on_change = self._changed
+        self.tenants.records.on_change = self._tenants_changed
         self.users.on_change = self._changed
         self._changed()
+
+    def _tenants_changed(self) -> None:
+        self._changed()
+        if self.tenants.on_change is not None:
+            self.tenants.on_change()
 
     def _changed(self) -> None:
         self._rights = {}

@@ -159,6 +159,7 @@ class Broker(LogBroker):
         self._build_schemas()
         self._build_delays()
         self.writer = self._make_writer()
+        self.writer.admit = self.quotas.admit_messages
         self.transaction_writer = TransactionWriter(
             self.topics, self.partitions, self.writer, self.transactions
         )

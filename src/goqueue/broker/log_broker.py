@@ -33,6 +33,7 @@ from goqueue.publishing.large_batches import LargeBatches
 from goqueue.publishing.publish import Publisher
 from goqueue.publishing.targets import Targets
 from goqueue.publishing.traces import PublishTraces
+from goqueue.quotas.service import Quotas
 from goqueue.runtime.clock import Clock, SystemClock
 from goqueue.runtime.disk import Disk, SystemDisk
 from goqueue.storage.open_files import OpenFiles, SharedFiles
@@ -166,6 +167,8 @@ class LogBroker:
         self.tenants = TenantAdministration(self.access.tenants, self.clock)
         self.authorizer = Authorizer(settings, self.access)
         self.authenticator = Authenticator(settings, self.access, self.clock, self.executor)
+        self.quotas = Quotas(store, self.clock, self.measures, self.access.tenants, self.keeper)
+        """Of clients and of tenants."""
 
     def _make_topics(self) -> Topics:
         if self.keeper is None:
@@ -215,6 +218,7 @@ class LogBroker:
         await self.topic_changes.restore_internal_settings()
         await self.users.load()
         await self.access.load()
+        await self.quotas.load()
         await self.tracer.start()
         await self.open_partitions()
         self.metrics.add_source(self.health.put)

@@ -37,7 +37,7 @@ ABSENT: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (("remote.", "follower.fetch."), "there is no remote storage"),
     (
         ("quota.", "client.quota.", "max.connections.per.ip.overrides"),
-        "quotas are not enforced",
+        "quotas are set by AlterClientQuotas, and kept by token buckets of one second",
     ),
     (
         (

@@ -934,6 +934,39 @@ class TenantNotEmptyError(TenantError):
     """The tenant still has topics, groups, schemas, users or keys."""
 
 
+class QuotaError(GoQueueError):
+    """A quota of a client or a tenant is used up, or cannot be as it is asked for."""
+
+
+class InvalidClientQuotaError(QuotaError):
+    """There is no such quota, or it cannot have that value."""
+
+
+class RateLimitedError(QuotaError):
+    """More was asked for in a second than a quota allows."""
+
+    retriable = True
+    retry_after_ms = 1000
+    """When it makes sense to try again."""
+
+    def after(self, retry_after_ms: int) -> Self:
+        """The same error, which says when to try again."""
+        self.retry_after_ms = retry_after_ms
+        return self
+
+
+class QuotaExceededError(QuotaError):
+    """A tenant has as many of something as it may have."""
+
+
+class GroupQuotaExceededError(QuotaExceededError):
+    """A tenant has as many groups, or a group as many members, as it may have."""
+
+
+class StorageQuotaExceededError(QuotaExceededError):
+    """The topics of a tenant are as large as they may be."""
+
+
 class CorruptCredentialError(StorageError):
     """The stored keys of a user do not decode."""
 

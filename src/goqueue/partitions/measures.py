@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.metrics import names
 from goqueue.model.delivery import Priority
@@ -10,7 +10,7 @@ from goqueue.partitions.markers import Marker
 from goqueue.partitions.tallies import Tallies
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from goqueue.metrics.registry import Metrics
     from goqueue.model.errors import GoQueueError
@@ -24,6 +24,19 @@ _VERDICTS: Final = {
 }
 
 
+class TopicQuota(Protocol):
+    """What the tenant of a topic may take."""
+
+    def published(self, count: int, size_bytes: int) -> float:
+        """So many messages were taken in; how long their client has to wait with more, in s."""
+
+    def admit_publish(self, count: int, size_bytes: int) -> None:
+        """Count so many messages, or raise `RateLimitedError`."""
+
+    def consumed(self, count: int, size_bytes: int) -> None:
+        """So many messages went to a reader."""
+
+
 class TopicMeasures:
     """The series of one topic that every publish and every fetch touches."""
 
@@ -34,6 +47,7 @@ class TopicMeasures:
         "messages_fetched",
         "messages_published",
         "publish_latency",
+        "quota",
     )
 
     def __init__(self, metrics: Metrics, topic: str) -> None:
@@ -43,6 +57,15 @@ class TopicMeasures:
         self.messages_fetched = metrics.counter(names.MESSAGES_FETCHED, topic)
         self.bytes_consumed = metrics.counter(names.BYTES_CONSUMED, topic)
         self.bytes_read = metrics.counter(names.BYTES_READ, topic)
+        self.quota: TopicQuota | None = None
+        """Of its tenant, where it has one."""
+
+    def consumed(self, count: int, size_bytes: int = 0) -> None:
+        """So many messages went to a reader."""
+        self.messages_fetched.add(count)
+        self.bytes_consumed.add(size_bytes)
+        if self.quota is not None:
+            self.quota.consumed(count, size_bytes)
 
 
 class Measures:
@@ -51,6 +74,7 @@ class Measures:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._topics: dict[str, TopicMeasures] = {}
+        self._quota_of: Callable[[str], TopicQuota | None] | None = None
         self.tallies = Tallies()
         self.fetch_latency = metrics.histogram(names.FETCH_LATENCY)
         self.polls = metrics.counter(names.POLLS)
@@ -75,7 +99,15 @@ class Measures:
         measures = self._topics.get(name)
         if measures is None:
             measures = self._topics[name] = TopicMeasures(self._metrics, name)
+            if self._quota_of is not None:
+                measures.quota = self._quota_of(name)
         return measures
+
+    def use_quotas(self, quota_of: Callable[[str], TopicQuota | None] | None) -> None:
+        """Hold topics to the quotas of their tenants; None: there are no tenants."""
+        self._quota_of = quota_of
+        for name, measures in self._topics.items():
+            measures.quota = None if quota_of is None else quota_of(name)
 
     def prioritised(self, topic: str, by_lane: Sequence[int], count: int) -> None:
         """So many messages were stored in batches that say how they are to be delivered.
@@ -117,7 +149,7 @@ class Measures:
     def delivered(self, topic: str, group_id: str, count: int) -> None:
         """Messages were handed to a member of a queue group."""
         self._metrics.counter(names.MESSAGES_CONSUMED, topic, group_id).add(count)
-        self.topic(topic).messages_fetched.add(count)
+        self.topic(topic).consumed(count)
         self.tallies.of(group_id).delivered += count
 
     def settled(self, topic: str, group_id: str, verdict: str, count: int, took_s: float) -> None:

@@ -91,6 +91,9 @@ class MessageWriter:
         self._publisher = publisher
         self._partitioner = Partitioner(clock)
         self._misfits = misfits
+        self.admit: Callable[[str, Sequence[NewMessage]], None] | None = None
+        """Counts messages for a topic, or refuses them by its tenant's quotas; set by the
+        broker."""
 
     def forget_topic(self, name: str) -> None:
         """A topic is gone; one of the same name begins at its first partition."""
@@ -150,6 +153,8 @@ class MessageWriter:
                 "messages with a producer's sequence must all name the same partition; send one "
                 "request for each"
             )
+        if self.admit is not None:
+            self.admit(topic_name, messages)
         results: list[MessageResult] = [NOWHERE] * len(messages)
         portions = self._partitioner.portions(topic, messages, results)
         request = _Request(topic_name, acks, producer, checked)

@@ -184,7 +184,7 @@ class Fetcher:
         """So many messages of each topic went to a reader that takes them one by one."""
         self._measures.poll_batch_size.observe(sum(counts.values()))
         for topic, count in counts.items():
-            self._measures.topic(topic).messages_fetched.add(count)
+            self._measures.topic(topic).consumed(count)
 
     def _measure(
         self, request: FetchRequest, fetched: list[Fetched], polled_s: float, read_s: float
@@ -202,9 +202,7 @@ class Fetcher:
         for item in fetched:
             if item.data:
                 topic = measures.topic(item.read.partition.topic)
-                if not request.by_message:
-                    topic.messages_fetched.add(item.count)
-                topic.bytes_consumed.add(len(item.data))
+                topic.consumed(0 if request.by_message else item.count, len(item.data))
                 topic.bytes_read.add(len(item.data))
         if self._traces.is_on:
             for item in fetched:

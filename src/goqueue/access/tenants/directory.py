@@ -8,6 +8,8 @@ from goqueue.access.stored import StoredRecords
 from goqueue.access.tenants.records import SYSTEM, SYSTEM_ID, Tenant
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from goqueue.cluster.metadata import MetadataStore
     from goqueue.cluster.view_keeper import ViewKeeper
 
@@ -24,6 +26,8 @@ class Tenants:
         """In a cluster `keeper` tells what other nodes change."""
         self.is_enabled = is_enabled
         self.records = StoredRecords(store, "tenants/", Tenant, limit=_MAX_TENANTS, keeper=keeper)
+        self.on_change: Callable[[], None] | None = None
+        """Called after a tenant has changed; set by the quotas."""
 
     async def load(self) -> None:
         """Read what is stored."""

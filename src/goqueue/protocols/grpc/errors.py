@@ -180,6 +180,9 @@ GRPC_CODES: Final[Mapping[type[GoQueueError], GrpcStatus]] = {
     model.TenantExistsError: GrpcStatus(StatusCode.ALREADY_EXISTS, 602),
     model.TenantProtectedError: GrpcStatus(StatusCode.FAILED_PRECONDITION, 602),
     model.TenantNotEmptyError: GrpcStatus(StatusCode.FAILED_PRECONDITION, 602),
+    # quotas
+    model.QuotaError: GrpcStatus(StatusCode.RESOURCE_EXHAUSTED, 429),
+    model.InvalidClientQuotaError: GrpcStatus(StatusCode.INVALID_ARGUMENT, 429),
 }
 
 
@@ -192,11 +195,14 @@ def status_of(error: GoQueueError | type[GoQueueError]) -> GrpcStatus:
 def to_error(error: GoQueueError) -> pb.Error:
     """An error as the contract has it."""
     line = status_of(error)
+    retry_after_ms = line.retry_after_ms
+    if isinstance(error, model.RateLimitedError):
+        retry_after_ms = error.retry_after_ms
     return pb.Error(
         code=line.code,
         name=type(error).__name__,
         message=str(error),
         retriable=error.retriable,
-        retry_after_ms=line.retry_after_ms,
+        retry_after_ms=retry_after_ms,
         details={name: str(value) for name, value in vars(error).items()},
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from goqueue.access.principals import ANONYMOUS
 from goqueue.model.errors import AuthenticationFailedError, AuthorizationFailedError
 from goqueue.model.tuples import NamedTuple
-from goqueue.protocols.grpc.rights import HEALTH
+from goqueue.protocols.grpc.rights import HEALTH, TOPIC_READ, TOPIC_WRITE
 from goqueue.protocols.logins import FAILED, MISSING, Logins, credential_of
 from goqueue.protocols.permissions import Permissions
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LOOK_S: Final = 0.5
-"""How often streams are held to rules that have changed."""
+"""How often streams are held to rules and quotas that have changed."""
 
 
 class Gate:
@@ -33,6 +33,7 @@ class Gate:
 
     def __init__(self, broker: LogBroker) -> None:
         self._authorizer = broker.authorizer
+        self._quotas = broker.quotas
         self._logins = Logins(broker.authenticator, broker.authorizer, broker.clock.monotonic_s)
         self._allow_health = broker.settings.access.allow_health
         self.streams = GuardedStreams(lambda: self._authorizer.version)
@@ -47,6 +48,32 @@ class Gate:
         carried: Principal | None = getattr(context, "principal", None)
         principal = await self._who(context, host, right) if carried is None else carried
         return Permissions(self._authorizer, principal, host)
+
+    def charge(
+        self, context: aio.ServicerContext[Any, Any], may: Permissions, right: Needs, size: int
+    ) -> None:
+        """Count a request of so many bytes, unless another node has done that.
+
+        Raises:
+            RateLimitedError: there were too many, or too large ones.
+        """
+        if not self._quotas.is_active or getattr(context, "principal", None) is not None:
+            return
+        meter = self._quotas.meter(may.principal)
+        if meter is not None:
+            written = size if TOPIC_WRITE in right.rights else 0
+            meter.admit_request(size_bytes=written, is_read=TOPIC_READ in right.rights)
+
+    async def pace(self, may: Permissions, size: int) -> None:
+        """Count what a stream sends to its client; returns when it may send it."""
+        if not self._quotas.is_active:
+            return
+        meter = self._quotas.meter(may.principal)
+        while meter is not None and (wait_s := meter.fetch_wait_s()) > 0:
+            await asyncio.sleep(min(wait_s, _LOOK_S))
+            meter = self._quotas.meter(may.principal)
+        if meter is not None:
+            meter.fetched(size)
 
     async def _who(
         self, context: aio.ServicerContext[Any, Any], host: str, right: Needs

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import grpc
 from grpc import aio
@@ -20,6 +20,8 @@ from goqueue.wire.grpc.contract import ERROR_KEY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from google.protobuf.message import Message
 
     from goqueue.protocols.grpc.gate import Gate
     from goqueue.protocols.grpc.rights import Needs
@@ -119,6 +121,8 @@ class ErrorInterceptor(aio.ServerInterceptor):
         parsed = self._of_stream(inner, parser, RIGHTS[method]) if is_stream else inner
         if kind is Kind.UNARY_STREAM:
             parsed = self._held(inner, RIGHTS[method])
+        if kind is not Kind.UNARY_UNARY:
+            parsed = self._paced(parsed)
         return kind.make(
             self._guarded(parsed, method, None if is_stream else parser),
             response_serializer=handler.response_serializer,
@@ -131,6 +135,7 @@ class ErrorInterceptor(aio.ServerInterceptor):
             try:
                 may = await self._gate.admit(context, right)
                 CALLER.set(may)
+                self._gate.charge(context, may, right, 0 if parser is None else len(request))
                 if parser is not None:
                     request = parser.parse_quickly(request) or await parser.parse(request)
                     if not may.is_open:
@@ -160,10 +165,14 @@ class ErrorInterceptor(aio.ServerInterceptor):
         """A handler of messages as one of the bytes that gRPC hands over."""
 
         async def parsed(
-            requests: AsyncIterator[bytes], may: Permissions, task: asyncio.Task[Any] | None
+            requests: AsyncIterator[bytes],
+            context: aio.ServicerContext[Any, Any],
+            may: Permissions,
+            task: asyncio.Task[Any] | None,
         ) -> AsyncIterator[Any]:
             is_first = True
             async for data in requests:
+                self._gate.charge(context, may, right, len(data))
                 request = parser.parse_quickly(data)
                 if request is None:
                     request = await parser.parse(data)
@@ -176,7 +185,16 @@ class ErrorInterceptor(aio.ServerInterceptor):
 
         async def handle(requests: Any, context: aio.ServicerContext[Any, Any]) -> Any:
             task = asyncio.current_task()
-            return await inner(parsed(requests, caller(), task), context)
+            return await inner(parsed(requests, context, caller(), task), context)
+
+        return handle
+
+    def _paced(self, inner: Handler) -> Handler:
+        """A handler of a stream that sends no more than the quotas of its client allow."""
+
+        async def handle(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
+            paced = PacedContext(context, self._gate, caller())
+            return await inner(request, cast("aio.ServicerContext[Any, Any]", paced))
 
         return handle
 
@@ -191,6 +209,25 @@ class ErrorInterceptor(aio.ServerInterceptor):
             return await inner(request, context)
 
         return handle
+
+
+class PacedContext:
+    """The context of a call whose messages wait for the quotas of its client."""
+
+    def __init__(
+        self, context: aio.ServicerContext[Any, Any], gate: Gate, may: Permissions
+    ) -> None:
+        self._context = context
+        self._gate = gate
+        self._may = may
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    async def write(self, message: Message) -> None:
+        """Send a message when that is allowed."""
+        await self._gate.pace(self._may, message.ByteSize())
+        await self._context.write(message)
 
 
 def _is_ours(method: str) -> bool:

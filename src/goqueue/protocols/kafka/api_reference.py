@@ -67,9 +67,7 @@ _NOTES: Final[dict[int, str]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: "of one node: an assignment to it is accepted, any other "
     "is `INVALID_REPLICA_ASSIGNMENT`",
     ApiKey.LIST_PARTITION_REASSIGNMENTS: "none is ever in progress",
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: "none are set",
-    ApiKey.ALTER_CLIENT_QUOTAS: "quotas are not enforced, so to set one is `POLICY_VIOLATION`; to "
-    "remove one is accepted",
+    ApiKey.ALTER_CLIENT_QUOTAS: "of users and client ids, not of `ip`; `request_rate` is ours",
     ApiKey.SHARE_GROUP_HEARTBEAT: _OWN_FIELDS,
     ApiKey.SHARE_FETCH: _OWN_FIELDS,
     ApiKey.SHARE_ACKNOWLEDGE: _OWN_FIELDS,

@@ -67,6 +67,7 @@ AUDITED: Final[Mapping[ApiKey, Audited]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Audited(Event.USER_CHANGED, "user", "results", "user"),
     ApiKey.CREATE_ACLS: Audited(Event.ACL_ADDED, "acl", "results"),
     ApiKey.DELETE_ACLS: Audited(Event.ACL_REMOVED, "acl", "filter_results"),
+    ApiKey.ALTER_CLIENT_QUOTAS: Audited(Event.CONFIG_CHANGED, "quota", "entries"),
     ApiKey.ELECT_LEADERS: Audited(Event.LEADERS_ELECTED, "cluster"),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Audited(Event.REPLICAS_REASSIGNED, "cluster"),
     ApiKey.WRITE_TXN_MARKERS: Audited(Event.TRANSACTION_ABORTED, "cluster"),

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from goqueue.model.tuples import NamedTuple
 from goqueue.protocols.permissions import OPEN, Decides, Permissions
 from goqueue.wire.kafka.frames import RequestPrefix, Response
 from goqueue.wire.kafka.reading import Struct
+from goqueue.wire.kafka.schemas import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from goqueue.access.principals import Principal
+    from goqueue.quotas.client_meter import ClientMeter
 
     TokenHandler: TypeAlias = "Callable[[RequestContext, bytes], Awaitable[Response | None]]"
     """Takes a SASL token that came as a frame without a header."""
 
 __all__ = ["Node", "Peer", "RequestContext", "Response", "Session", "Struct"]
+
+
+def in_ms(wait_s: float) -> int:
+    """A wait as answers tell it: never shorter than it is."""
+    return math.ceil(wait_s * 1000)
 
 
 class Node(NamedTuple):
@@ -32,7 +40,10 @@ class Session:
 
     __slots__ = (
         "authenticated",
+        "client_id",
         "expires_at",
+        "meter",
+        "meter_version",
         "node",
         "on_lost",
         "permissions",
@@ -53,6 +64,11 @@ class Session:
         """When the login stops to count, as the event loop counts time; None: never."""
         self.node: Node | None = None
         """The node on the other side of a connection of the internal listener, once proven."""
+        self.client_id: str | None = None
+        """What the client calls itself; those of one connection do not change it."""
+        self.meter: ClientMeter | None = None
+        """What the client takes of its quotas, as of `meter_version`; see `Throttling`."""
+        self.meter_version = -1
         self.on_lost: dict[object, Callable[[], None]] = {}
         """Called when the connection is gone, unless the server is stopping."""
 
@@ -73,6 +89,13 @@ class Session:
         self.authenticated = True
         self.expires_at = expires_at
         self.sasl = self.take_token = None
+        self.meter_version = -1
+
+    def use_client_id(self, client_id: str | None) -> None:
+        """Take what the client calls itself."""
+        if client_id != self.client_id:
+            self.client_id = client_id
+            self.meter_version = -1
 
     @property
     def is_new(self) -> bool:
@@ -107,6 +130,13 @@ class Peer(Protocol):
     def grant_answer_bytes(self, wanted_bytes: int) -> int:
         """How much of a large answer may be read into memory now; it is counted until sent."""
 
+    @property
+    def is_muted(self) -> bool:
+        """Whether the client has to wait, and nothing may be started for it."""
+
+    def throttle(self, wait_s: float) -> None:
+        """Read and start nothing for so long: the client has exceeded a quota."""
+
     def refuse(self, detail: str) -> None:
         """Close the connection of a client that may not stay, once it has its answer."""
 
@@ -122,6 +152,7 @@ class RequestContext:
         "is_long_poll",
         "peer",
         "refused",
+        "throttle_ms",
         "version",
     )
 
@@ -137,6 +168,15 @@ class RequestContext:
         self.refused: dict[str, list[Any]] | None = None
         """What the client may not do, as elements for arrays of the answer: see `refuse`."""
 
+        self.throttle_ms = 0
+        """For how long the client has to wait, as its answer tells it."""
+
+    def throttle(self, wait_s: float) -> None:
+        """Let the client wait, if it is for any time: its answer says so, nothing more is read."""
+        if wait_s > 0:
+            self.throttle_ms = max(self.throttle_ms, in_ms(wait_s))
+            self.peer.throttle(wait_s)
+
     @property
     def may(self) -> Permissions:
         """What the client may do."""
@@ -148,8 +188,10 @@ class RequestContext:
             self.refused = {}
         self.refused.setdefault(array, []).extend(answers)
 
-    def with_refused(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """The fields of an answer, with what was refused."""
+    def completed(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """The fields of an answer, with what was refused and how long the client has to wait."""
+        if self.throttle_ms and tells_throttle(self.api_key, self.version):
+            fields = {**fields, "throttle_time_ms": self.throttle_ms}
         if self.refused is None:
             return fields
         more = {name: [*fields.get(name, ()), *each] for name, each in self.refused.items()}
@@ -164,3 +206,8 @@ class RequestContext:
     def listener_name(self) -> str:
         """Which listener the request came by."""
         return self.peer.listener_name
+
+
+def tells_throttle(api_key: int, version: int) -> bool:
+    """Whether the answers of an API say how long a client has to wait."""
+    return "throttle_time_ms" in schema_of(api_key, version, "response").by_name

@@ -30,6 +30,7 @@ from goqueue.protocols.kafka.records.produce import ProduceApi
 from goqueue.protocols.kafka.registry import Registry
 from goqueue.protocols.kafka.settings import Address, SaslSettings
 from goqueue.protocols.kafka.share.families import share_families
+from goqueue.protocols.kafka.throttling import Throttling
 from goqueue.protocols.kafka.topics.admin import AdminTopicsApi
 from goqueue.protocols.kafka.topics.describe_partitions import TopicPartitionsApi
 from goqueue.protocols.kafka.topics.metadata import MetadataApi
@@ -81,9 +82,10 @@ def build_registry(
         _replicas(broker),
         QuorumApi(broker, brokers),
         AclsApi(broker),
-        QuotasApi(),
+        QuotasApi(broker.quotas),
         FeaturesApi(),
         authorizer=broker.authorizer,
+        throttling=Throttling(broker.quotas),
     )
     if call_http is not None:
         registry.add(HttpCallsApi(call_http))

@@ -9,6 +9,7 @@ from goqueue.protocols.kafka.cluster.api_versions import with_api_versions
 from goqueue.protocols.kafka.cluster.features import FEATURES
 from goqueue.protocols.kafka.records.produce import ProduceApi
 from goqueue.protocols.kafka.registry import Registry
+from goqueue.protocols.kafka.throttling import Throttling
 from goqueue.protocols.kafka.topics.metadata import MetadataApi
 from goqueue.protocols.kafka.transactions.producers import ProducersApi
 
@@ -25,7 +26,11 @@ def first_registry(broker: LogBroker, advertised: Mapping[str, Address]) -> Regi
     Other requests wait for the registry of all families.
     """
     brokers = Brokers(broker.facts, advertised)
-    registry = Registry(MetadataApi(broker, brokers), authorizer=broker.authorizer)
+    registry = Registry(
+        MetadataApi(broker, brokers),
+        authorizer=broker.authorizer,
+        throttling=Throttling(broker.quotas),
+    )
     registry.add_straight(ProduceApi(broker, brokers=brokers))
     registry.add_straight(ProducersApi(broker))
     registry.is_complete = False

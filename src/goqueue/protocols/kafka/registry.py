@@ -32,6 +32,7 @@ from goqueue.wire.kafka.schemas import versions
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import Peer, RequestContext
+    from goqueue.protocols.kafka.throttling import Throttling
     from goqueue.wire.kafka.error_codes import ErrorCode
     from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.primitives import Buffer, Cursor
@@ -141,12 +142,14 @@ class Registry:
         *families: object,
         before_login: frozenset[ApiKey] = _BEFORE_LOGIN,
         authorizer: Decides = OPEN,
+        throttling: Throttling | None = None,
     ) -> None:
         """Collect handlers; those `before_login` are served before a peer has said who it is.
 
-        `authorizer` decides what clients may do.
+        `authorizer` decides what clients may do, `throttling` makes them wait.
         """
         self.authorizer = authorizer
+        self.throttling = throttling
         self.before_login: frozenset[int] = before_login
         self.endpoints: dict[tuple[int, int], Endpoint] = {}
         """By API key and version."""

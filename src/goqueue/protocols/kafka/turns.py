@@ -77,7 +77,7 @@ async def encode_in_turns(ctx: RequestContext, fields: dict[str, Any]) -> Encode
     out = bytearray()
     pace = Pace()
     schema = schema_of(ctx.api_key, ctx.version, "response")
-    for _ in sliced_writer_of(schema)(out, ctx.with_refused(fields)):
+    for _ in sliced_writer_of(schema)(out, ctx.completed(fields)):
         await pace.pause()
     return Encoded((out,))
 

@@ -187,6 +187,12 @@ def encode_single(
     return pack(size, correlation_id, head, number, 0, first_offset, -1, log_start, tail)
 
 
+def with_throttle_time(frame: bytes, version: int, throttle_time_ms: int) -> bytes:
+    """An answer of `encode_single` or `encode_stored` that makes the client wait."""
+    at = len(frame) - len(_LAYOUTS[version].end)
+    return frame[:at] + _COUNT.pack(throttle_time_ms) + frame[at + _COUNT.size :]
+
+
 def encode_stored(
     version: int,
     correlation_id: int,

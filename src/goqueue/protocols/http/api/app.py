@@ -77,17 +77,22 @@ class HttpApp:
     async def answer(self, request: Request, match: Match) -> Response | Stream:
         """Let an endpoint answer. Raises nothing but `CancelledError`."""
         try:
-            return await self._called(request, match.endpoint, await self.arguments(request, match))
+            endpoint, arguments = match.endpoint, await self.arguments(request, match)
+            response = await self._called(request, endpoint, arguments)
         except GoQueueError as error:
             return self.refusal(request, error, match)
         except Exception:  # noqa: BLE001 - the one place where handlers' errors are caught
             return self.failed(request, match)
+        if self.gate is not None:
+            self.gate.answered(request, endpoint.route, response)
+        return response
 
     async def arguments(self, request: Request, match: Match) -> dict[str, Any]:
         """What the handler is called with, for a client that may call it.
 
         Raises:
             AuthenticationFailedError, AuthorizationFailedError: it may not.
+            RateLimitedError: it may not yet.
             FieldError, MalformedBodyError, MalformedRequestError: the request is not what it has
                 to be.
         """
@@ -99,6 +104,7 @@ class HttpApp:
         arguments = endpoint.arguments(request, match.path)
         if not gate.may_call(may, right):
             right.require(may, arguments)
+        gate.charge(request, endpoint.route)
         return arguments
 
     async def _called(

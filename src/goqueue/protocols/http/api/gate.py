@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from goqueue.access.principals import ANONYMOUS
 from goqueue.model.errors import AuthenticationFailedError
-from goqueue.protocols.http.api.rights import HEALTH, METRICS, PUBLIC
+from goqueue.protocols.http.api.responses import Response
+from goqueue.protocols.http.api.rights import HEALTH, METRICS, PUBLIC, TOPIC_READ, TOPIC_WRITE
 from goqueue.protocols.logins import FAILED, MISSING, Logins, credential_of
 from goqueue.protocols.permissions import Permissions
 
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
     from goqueue.access.principals import Principal
     from goqueue.access.settings import AccessSettings
     from goqueue.protocols.http.api.requests import Request
+    from goqueue.protocols.http.api.responses import Stream
     from goqueue.protocols.http.api.rights import Needs
+    from goqueue.protocols.http.api.route import Route
     from goqueue.protocols.permissions import Decides
+    from goqueue.quotas.client_meter import ClientMeter
+    from goqueue.quotas.service import Quotas
     from goqueue.runtime.clock import Clock
 
 _log = logging.getLogger(__name__)
@@ -36,7 +41,9 @@ class Gate:
         authorizer: Decides,
         settings: AccessSettings,
         clock: Clock,
+        quotas: Quotas,
     ) -> None:
+        self._quotas = quotas
         self._authorizer = authorizer
         self._logins = Logins(authenticator, authorizer, clock.monotonic_s)
         public = {PUBLIC}
@@ -76,9 +83,40 @@ class Gate:
             _log.warning("HTTP client %s: %s", request.client_host, error)
             raise AuthenticationFailedError(FAILED) from None
 
+    def charge(self, request: Request, route: Route) -> None:
+        """Count a request against the quotas of its client, unless another node has done that.
+
+        Raises:
+            RateLimitedError: there were too many, or too large ones.
+        """
+        meter = self._meter(request, route)
+        if meter is not None:
+            writes = TOPIC_WRITE in route.right.rights
+            size_bytes = len(request.body) if writes else 0
+            meter.admit_request(size_bytes=size_bytes, is_read=_reads(route))
+
+    def answered(self, request: Request, route: Route, response: Response | Stream) -> None:
+        """Count what a client has read."""
+        if self._quotas.is_active and _reads(route) and isinstance(response, Response):
+            meter = self._meter(request, route)
+            if meter is not None:
+                meter.fetched(len(response.body))
+
+    def _meter(self, request: Request, route: Route) -> ClientMeter | None:
+        if not self._quotas.is_active or request.sender is not None or request.may is None:
+            return None
+        if route.right in self._public:
+            return None
+        return self._quotas.meter(request.may.principal)
+
     def may_call(self, may: Permissions, right: Needs) -> bool:
         """Whether a client need not be asked for a right at all."""
         return may.is_open or right in self._public
+
+
+def _reads(route: Route) -> bool:
+    """Whether messages are in the answer."""
+    return TOPIC_READ in route.right.rights or route.polls
 
 
 def _text(header: bytes | None) -> str | None:

@@ -6,6 +6,7 @@ test holds the table against the whole tree.
 
 from __future__ import annotations
 
+import math
 import re
 from http import HTTPStatus
 from typing import Final
@@ -110,6 +111,10 @@ PROBLEMS: Final[dict[type[GoQueueError], Kind]] = {
     model.BackupBusyError: Kind(409, "backup_busy"),
     model.BackupUnavailableError: Kind(503, "backup_unavailable"),
     model.RestoreConflictError: Kind(409, "restore_conflict"),
+    model.QuotaError: Kind(403, "quota_exceeded"),
+    model.InvalidClientQuotaError: Kind(400, "invalid_quota"),
+    model.RateLimitedError: Kind(429, "rate_limited"),
+    model.StorageQuotaExceededError: Kind(507, "storage_quota_exceeded"),
     model.PipelineError: Kind(400, "pipeline_refused"),
     model.UnknownPipelineError: Kind(404, "unknown_pipeline", "name"),
     model.TooManyPipelinesError: Kind(429, "too_many_pipelines", "name"),
@@ -327,6 +332,8 @@ def _headers(error: GoQueueError, status: int) -> tuple[tuple[str, str], ...]:
         return (("allow", error.allowed),)
     if status == HTTPStatus.UNAUTHORIZED:
         return (("www-authenticate", 'Bearer realm="goqueue", Basic realm="goqueue"'),)
+    if isinstance(error, model.RateLimitedError):
+        return (("retry-after", str(math.ceil(error.retry_after_ms / 1000))),)
     if error.retriable and status in {429, 503}:
         return (("retry-after", "1"),)
     return ()

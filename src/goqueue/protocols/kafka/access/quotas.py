@@ -1,32 +1,29 @@
-"""Client quotas: none are set, and none can be, because nothing would enforce them.
-
-Kafka's tools ask for quotas whenever they list users, so DescribeClientQuotas answers what a broker
-without quotas answers. AlterClientQuotas refuses to store a limit that would not limit anything.
-"""
+"""Client quotas over Kafka's own requests: DescribeClientQuotas and AlterClientQuotas."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.model.errors import GoQueueError, InvalidClientQuotaError
+from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.rights import (
     ALTER_CONFIGS,
     DESCRIBE_CONFIGS,
     cluster,
 )
+from goqueue.quotas.client_quotas import Component
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
+    from goqueue.quotas.client_quotas import ClientQuota
+    from goqueue.quotas.service import Quotas
 
-_MATCH_TYPES: Final = range(3)
+_EXACTLY, _DEFAULT, _ANY = range(3)
+_MATCH_TYPES: Final = (_EXACTLY, _DEFAULT, _ANY)
 """Exactly this name, the default, any that has a quota."""
 _IP: Final = "ip"
-_USER_QUOTAS: Final = frozenset(
-    ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
-)
-_IP_QUOTAS: Final = frozenset(("connection_creation_rate",))
-_ENTITIES: Final = frozenset(("user", "client-id", _IP))
 
 
 def _unaltered(_ctx: RequestContext, request: Struct, code: ErrorCode) -> Response:
@@ -34,11 +31,14 @@ def _unaltered(_ctx: RequestContext, request: Struct, code: ErrorCode) -> Respon
 
 
 class QuotasApi:
-    """Shows that there are no quotas."""
+    """Shows and changes the quotas of users and client ids."""
+
+    def __init__(self, quotas: Quotas) -> None:
+        self._quotas = quotas
 
     @api(ApiKey.DESCRIBE_CLIENT_QUOTAS, right=cluster(DESCRIBE_CONFIGS))
     def describe(self, ctx: RequestContext, request: Struct) -> Response:
-        """No entries; a filter that makes no sense is refused as in Kafka."""
+        """The entities that a filter takes; one that makes no sense is refused as in Kafka."""
         objection = _filter_objection(request.components)
         if objection is not None:
             return {
@@ -46,12 +46,44 @@ class QuotasApi:
                 "error_message": objection,
                 "entries": None,
             }
-        return {"error_code": ErrorCode.none, "error_message": None, "entries": []}
+        wanted = [
+            Component(each.entity_type, each.match_type == _ANY, _name(each))
+            for each in request.components
+        ]
+        found = self._quotas.find(wanted, strict=request.strict)
+        return {
+            "error_code": ErrorCode.none,
+            "error_message": None,
+            "entries": [_entry(each) for each in found],
+        }
 
     @api(ApiKey.ALTER_CLIENT_QUOTAS, right=cluster(ALTER_CONFIGS), on_error=_unaltered)
-    def alter(self, ctx: RequestContext, request: Struct) -> Response:
-        """One result for each entity: to remove what is not there is nothing to refuse."""
-        return {"entries": [_altered(entry) for entry in request.entries]}
+    async def alter(self, ctx: RequestContext, request: Struct) -> Response:
+        """One result for each entity; to remove what is not there is nothing to refuse."""
+        return {
+            "entries": [
+                await self._altered(entry, dry=request.validate_only) for entry in request.entries
+            ]
+        }
+
+    async def _altered(self, entry: Struct, *, dry: bool) -> dict[str, Any]:
+        entity = {each.entity_type: each.entity_name for each in entry.entity}
+        changes = {each.key: None if each.remove else each.value for each in entry.ops}
+        try:
+            if len(entity) < len(entry.entity) or len(changes) < len(entry.ops):
+                raise InvalidClientQuotaError(
+                    "an entity type or a quota is named twice: send each once"
+                )
+            planned = self._quotas.plan(entity, changes)
+            if not dry:
+                await self._quotas.put(planned)
+        except GoQueueError as error:
+            return _answer(entry, code_for(error), str(error))
+        return _answer(entry, ErrorCode.none, None)
+
+
+def _name(component: Struct) -> str | None:
+    return component.match if component.match_type == _EXACTLY else None
 
 
 def _filter_objection(components: list[Struct]) -> str | None:
@@ -68,19 +100,13 @@ def _filter_objection(components: list[Struct]) -> str | None:
     return None
 
 
-def _altered(entry: Struct) -> dict[str, Any]:
-    kinds = {each.entity_type for each in entry.entity}
-    code, message = ErrorCode.none, None
-    known = _IP_QUOTAS if kinds == {_IP} else _USER_QUOTAS
-    unknown = sorted({each.key for each in entry.ops} - known)
-    if not kinds or not kinds <= _ENTITIES or (_IP in kinds and len(kinds) > 1):
-        code, message = ErrorCode.invalid_request, f"there are no quotas of {sorted(kinds)}"
-    elif unknown:
-        code, message = ErrorCode.invalid_request, f"there is no quota {unknown[0]!r}"
-    elif not all(each.remove for each in entry.ops):
-        code = ErrorCode.policy_violation
-        message = "this broker does not enforce client quotas, and stores none"
-    return _answer(entry, code, message)
+def _entry(quota: ClientQuota) -> dict[str, Any]:
+    return {
+        "entity": [
+            {"entity_type": kind, "entity_name": name} for kind, name in quota.entity.items()
+        ],
+        "values": [{"key": name, "value": value} for name, value in quota.values.items()],
+    }
 
 
 def _answer(entry: Struct, code: ErrorCode, message: str | None) -> dict[str, Any]:

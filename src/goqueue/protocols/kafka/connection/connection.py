@@ -14,9 +14,9 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from goqueue.protocols.kafka.connection.back_pressure import BackPressure
 from goqueue.protocols.kafka.connection.deadlines import CloseReason
 from goqueue.protocols.kafka.connection.dispatch import CALLS_A_TURN, Call, HandlerFailedError
-from goqueue.protocols.kafka.connection.ending import Ending
 from goqueue.wire.kafka.errors import RequestError
 from goqueue.wire.kafka.replies import Reply
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from goqueue.wire.kafka.frames import Response
 
 
-class Connection(Ending):
+class Connection(BackPressure):
     """Bytes in, answers out, in order. See `goqueue.protocols.kafka.context.Peer`."""
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
@@ -133,6 +133,7 @@ class Connection(Ending):
             and self._waiting is None
             and self._reason is None
             and not self._turn_scheduled
+            and not self.is_muted
             and self._is_writable
             and self._close_when_answered is None
             and session.authenticated
@@ -242,6 +243,7 @@ class Connection(Ending):
             self._reason is not None
             or self._close_when_answered is not None
             or self._turn_scheduled
+            or self.is_muted
             or not self._is_writable
             or len(self._pending) >= self._settings.max_pipelined_requests
         ):
@@ -296,6 +298,9 @@ class Connection(Ending):
 
     def _next_turn(self) -> None:
         self._turn_scheduled = False
+        self._go_on()
+
+    def _go_on(self) -> None:
         arrived = self._frames.arrived
         if arrived and self._may_serve_straight:
             served = self._serve_straight(arrived)
@@ -352,34 +357,8 @@ class Connection(Ending):
 
     # --- Back-pressure ----------------------------------------------------------------------------
 
-    def grant_answer_bytes(self, wanted_bytes: int) -> int:
-        """Count an answer before it is read: many that start at once must not share one room.
-
-        Only for requests that run alone on their connection; the count is put right when the
-        answer is written, which may be larger by what a first batch goes beyond it.
-        """
-        granted = min(wanted_bytes, self._owner.answers.room_bytes)
-        if self._reason is None:
-            self._answers.granted_bytes = granted
-            self._answers.hold(self._transport.get_write_buffer_size())
-        return granted
-
-    def update_reading(self) -> None:
-        """Read on or stop reading, as the bounds allow now."""
-        if self._reason is not None or self._transport.is_closing():
-            return
-        is_reading = self._may_read()
-        if is_reading == self._is_reading:
-            return
-        self._is_reading = is_reading
-        if is_reading:
-            self._deadlines.reading_resumed(self._loop.time())
-            self._transport.resume_reading()
-        else:
-            self._transport.pause_reading()
-
     def _may_read(self) -> bool:
-        if self._close_when_answered is not None or not self._is_writable:
+        if self._close_when_answered is not None or not self._is_writable or self.is_muted:
             return False
         is_busy = bool(self._pending) or self._waiting is not None or self._turn_scheduled
         if is_busy and self._held_bytes >= self._settings.max_connection_bytes:
@@ -391,10 +370,3 @@ class Connection(Ending):
             is_mid_request=is_mid_request,
             is_known=self._frames.frame_count > 0,
         )
-
-    def give_way(self) -> None:
-        """Others need the bytes of the half-sent frame, which are given back at once."""
-        self.close(
-            CloseReason.HALF_SENT, f"{self._frames.buffered_bytes} bytes of a frame are here"
-        )
-        self._drop_unfinished()

@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
+from inspect import iscoroutine
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -45,6 +47,7 @@ from goqueue.wire.kafka.schemas import schema_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from goqueue.protocols.kafka.throttling import BusyTime
     from goqueue.wire.kafka.replies import Reply
 
 
@@ -58,28 +61,16 @@ _REQUEST_START: Final = Struct(">iIi")
 
 _TOKEN: Final = RequestPrefix(ApiKey.SASL_AUTHENTICATE, 0, 0)
 """Stands for the header that a bare SASL token does not have."""
-_TOKEN_SPEC: Final = ApiSpec(
-    ApiKey.SASL_AUTHENTICATE,
-    0,
-    0,
-    pipelined=False,
-    long_poll=False,
-    parse=None,
-    on_error=None,
-    right=ANYONE,
-)
 
 
-_WAITING_SPEC: Final = ApiSpec(
-    ApiKey.API_VERSIONS,
-    0,
-    0,
-    pipelined=False,
-    long_poll=True,
-    parse=None,
-    on_error=None,
-    right=ANYONE,
-)
+def _stand_in(key: ApiKey, *, long_poll: bool) -> ApiSpec:
+    return ApiSpec(
+        key, 0, 0, pipelined=False, long_poll=long_poll, parse=None, on_error=None, right=ANYONE
+    )
+
+
+_TOKEN_SPEC: Final = _stand_in(ApiKey.SASL_AUTHENTICATE, long_poll=False)
+_WAITING_SPEC: Final = _stand_in(ApiKey.API_VERSIONS, long_poll=True)
 """Stands for an API whose handler is not loaded yet."""
 
 
@@ -157,6 +148,7 @@ class Dispatcher:
         self._registry = registry
         self.authorizer = registry.authorizer
         """Decides what the clients of new connections may do."""
+        self._throttling = registry.throttling
         if registry.is_complete:
             self._complete.set()
 
@@ -175,10 +167,24 @@ class Dispatcher:
         Raises:
             HandlerFailedError: no answer can be given.
         """
+        busy = self._timed(peer)
+        if busy is None:
+            return self._serve_straight(data, max_bytes, peer, is_behind=is_behind)
+        with busy:
+            return self._serve_straight(data, max_bytes, peer, is_behind=is_behind)
+
+    def _timed(self, peer: Peer) -> BusyTime | None:
+        """Counts the time of the event loop, for a client whose share of it is limited."""
+        throttling = self._throttling
+        return throttling.timed(peer) if throttling is not None and throttling.is_on else None
+
+    def _serve_straight(
+        self, data: memoryview, max_bytes: int, peer: Peer, *, is_behind: bool
+    ) -> Served:
         handlers, size = self._registry.straight, len(data)
         at = count = 0
         answers: list[Buffer] = []
-        while size - at >= _REQUEST_START.size and count < CALLS_A_TURN:
+        while size - at >= _REQUEST_START.size and count < CALLS_A_TURN and not peer.is_muted:
             length, api, correlation_id = _REQUEST_START.unpack_from(data, at)
             stop = at + LENGTH_BYTES + length
             found = handlers.get(api)
@@ -233,6 +239,7 @@ class Dispatcher:
         cursor.elements_left = MAX_SMALL_ELEMENTS
         flexible = has_flexible_header(prefix.api_key, prefix.version)
         ctx = RequestContext(prefix, parse_client_id(cursor, flexible=flexible), peer)
+        peer.session.use_client_id(ctx.client_id)
         body_at = cursor.position
         try:
             return Call(endpoint, ctx, _read(endpoint, cursor, prefix), size)
@@ -279,13 +286,19 @@ class Dispatcher:
         if call.endpoint is None:
             call.is_done = True
             return None
+        if self._throttling is not None and self._throttling.is_on:
+            call.ctx.throttle(self._throttling.requested(call.ctx.peer))
         if call.read is not None:
             return self._run_large(call.endpoint, call, call.read)
+        busy = self._timed(call.ctx.peer)
         try:
-            result = _called(call.endpoint, call)
+            with busy or nullcontext():
+                result = _called(call.endpoint, call)
         except Exception as error:  # noqa: BLE001 - the one place where handlers' errors are caught
             self.fail(call, error)
             return None
+        if busy is not None and iscoroutine(result):
+            return busy.of(result)
         if result is None or isinstance(result, Encoded | dict | Bare | Whole):
             self.finish(call, result)
             return None
@@ -312,8 +325,8 @@ class Dispatcher:
         if response is None:
             return
         ctx = call.ctx
-        if ctx.refused is not None and isinstance(response, dict):
-            response = ctx.with_refused(response)
+        if isinstance(response, dict) and (ctx.refused is not None or ctx.throttle_ms):
+            response = ctx.completed(response)
         try:
             call.answer = frame_of(ctx.correlation_id, response, ctx.api_key, ctx.version)
         except Exception as error:

@@ -27,6 +27,7 @@ from goqueue.protocols.kafka.records.fetch_sessions import (
 )
 from goqueue.protocols.kafka.registry import Waiting, api
 from goqueue.protocols.kafka.rights import TOPIC_READ, within
+from goqueue.protocols.kafka.throttling import Throttling
 from goqueue.protocols.kafka.turns import Pace
 from goqueue.protocols.permissions import Permissions
 from goqueue.reading.fetch import Fetched, FetchRequest, PartitionRead
@@ -81,6 +82,7 @@ class FetchApi:
         self._brokers = brokers if broker.facts.is_cluster else None
         self._sessions = FetchSessions()
         self._authorizer = broker.authorizer
+        self._throttling = Throttling(broker.quotas)
 
     def fetch_plain(
         self, frame: memoryview, peer: Peer, version: int, correlation_id: int
@@ -97,12 +99,17 @@ class FetchApi:
         except (RequestError, GoQueueError):
             return None  # nothing was changed, and whoever reads it again says why
         ctx = RequestContext(RequestPrefix(ApiKey.FETCH, version, correlation_id), client_id, peer)
+        if self._throttling.is_on:
+            ctx.throttle(self._throttling.requested(peer))
+            if self._has_to_wait(ctx):
+                answer = self._nothing_yet(ctx, session)
+                return frame_of(correlation_id, answer, ctx.api_key, version)
         if len(session.wanted) > _MANY:
             return Waiting(ctx, self._serve(ctx, request, isolation, session), request)
         plan = _Plan(isolation, may=None if self._authorizer.is_open else ctx.may)
         for place, wanted in session.wanted.items():
             self._add(plan, place, wanted)
-        reading = _reading(ctx, request, plan)
+        reading = self._reading(ctx, request, plan)
         fetched = self._broker.fetcher.fetch_now(reading)
         if fetched is None:
             return Waiting(ctx, self._read(ctx, session, plan, reading), request)
@@ -121,7 +128,23 @@ class FetchApi:
         """Read the partitions of the session; wait, woken by appends, when there is too little."""
         _check_reader(request)
         isolation = isolation_of(request.isolation_level)
-        return await self._serve(ctx, request, isolation, self._sessions.resume(request))
+        session = self._sessions.resume(request)
+        if self._throttling.is_on and self._has_to_wait(ctx):
+            return self._nothing_yet(ctx, session)
+        return await self._serve(ctx, request, isolation, session)
+
+    def _has_to_wait(self, ctx: RequestContext) -> bool:
+        """Whether the client has read too much already; it is told and made to wait then."""
+        meter = self._throttling.meter(ctx.peer.session)
+        wait_s = 0.0 if meter is None else meter.fetch_wait_s()
+        ctx.throttle(wait_s)
+        return wait_s > 0
+
+    def _nothing_yet(self, ctx: RequestContext, session: FetchSession) -> Encoded:
+        """An empty answer, as Kafka gives it to a client that has to wait."""
+        return wire.encode_response(
+            ctx.version, (), throttle_time_ms=ctx.throttle_ms, session_id=session.session_id
+        )
 
     async def _serve(
         self,
@@ -138,12 +161,36 @@ class FetchApi:
                 await pace.pause()
             # Many are looked for here, in turns, and not below, where all are at once.
             self._add(plan, place, wanted, looks=pace is not None)
-        return await self._read(ctx, session, plan, _reading(ctx, request, plan))
+        return await self._read(ctx, session, plan, self._reading(ctx, request, plan))
 
     async def _read(
         self, ctx: RequestContext, session: FetchSession, plan: _Plan, reading: FetchRequest
     ) -> Response:
         return self._answer(ctx, session, plan, await self._broker.fetcher.fetch(reading))
+
+    def _reading(
+        self, ctx: RequestContext, request: wire.FetchRequest, plan: _Plan
+    ) -> FetchRequest:
+        max_bytes = min(request.max_bytes, MAX_FETCH_BYTES)
+        if self._throttling.is_on:
+            meter = self._throttling.meter(ctx.peer.session)
+            max_bytes = max_bytes if meter is None else meter.fetch_limit_bytes(max_bytes)
+        return FetchRequest(
+            plan.reads,
+            0 if plan.unknown else request.max_wait_ms,
+            min(request.min_bytes, max_bytes),
+            max_bytes,
+            plan.isolation,
+            ctx.peer.grant_answer_bytes,
+            by_message=ctx.peer.session.node is not None,  # which counts what it hands out itself
+            consumer=ctx.client_id or "",
+        )
+
+    def _charge(self, ctx: RequestContext, fetched: list[Fetched]) -> None:
+        """Count what was read."""
+        meter = self._throttling.meter(ctx.peer.session)
+        if meter is not None:
+            ctx.throttle(meter.fetched(sum(len(each.data) for each in fetched)))
 
     def _answer(
         self, ctx: RequestContext, session: FetchSession, plan: _Plan, fetched: list[Fetched]
@@ -153,11 +200,17 @@ class FetchApi:
         for place, item in zip(plan.places, fetched, strict=True):
             results[place] = _partition(place, item, committed=committed)
         topics = _topics(session, results)
+        if self._throttling.is_on:
+            self._charge(ctx, fetched)
+        throttle_ms = ctx.throttle_ms
         if self._brokers is None:
-            return wire.encode_response(ctx.version, topics, session_id=session.session_id)
+            return wire.encode_response(
+                ctx.version, topics, throttle_time_ms=throttle_ms, session_id=session.session_id
+            )
         return wire.encode_response(
             ctx.version,
             topics,
+            throttle_time_ms=throttle_ms,
             session_id=session.session_id,
             endpoints=self._brokers.named(
                 (each.leader for each in results.values()), ctx.listener_name
@@ -199,20 +252,6 @@ class _Plan(msgspec.Struct):
     """Of topics that do not exist, or that the client may not read."""
     may: Permissions | None = None
     """What the client may read; None: everything."""
-
-
-def _reading(ctx: RequestContext, request: wire.FetchRequest, plan: _Plan) -> FetchRequest:
-    max_bytes = min(request.max_bytes, MAX_FETCH_BYTES)
-    return FetchRequest(
-        plan.reads,
-        0 if plan.unknown else request.max_wait_ms,
-        min(request.min_bytes, max_bytes),
-        max_bytes,
-        plan.isolation,
-        ctx.peer.grant_answer_bytes,
-        by_message=ctx.peer.session.node is not None,  # which counts what it hands out itself
-        consumer=ctx.client_id or "",
-    )
 
 
 def _check_reader(request: wire.FetchRequest) -> None:

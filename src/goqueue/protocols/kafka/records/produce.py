@@ -13,6 +13,7 @@ from goqueue.protocols.kafka.context import RequestContext
 from goqueue.protocols.kafka.errors import InvalidRequiredAcksError
 from goqueue.protocols.kafka.records.implicit_join import ProduceJoining, name_of
 from goqueue.protocols.kafka.records.plain_topics import ACKS, PlainTopics
+from goqueue.protocols.kafka.records.produce_quotas import ProduceQuotas, single_told
 from goqueue.protocols.kafka.records.produce_results import (
     Wait,
     judge,
@@ -30,7 +31,7 @@ from goqueue.records import plain_header, single_batch
 from goqueue.wire.kafka import produce as wire
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.frames import RequestPrefix
-from goqueue.wire.kafka.plain_produce import encode_single, encode_stored
+from goqueue.wire.kafka.plain_produce import encode_single, encode_stored, with_throttle_time
 from goqueue.wire.kafka.produce import (
     PartitionData,
     PartitionResult,
@@ -72,6 +73,7 @@ class ProduceApi:
         self._authorizer = broker.authorizer
         self._joining = joining
         self._plain_topics = PlainTopics(broker)
+        self._quotas = ProduceQuotas(broker)
 
     def produce_plain(
         self, frame: memoryview, peer: Peer, version: int, correlation_id: int
@@ -95,13 +97,17 @@ class ProduceApi:
         else:
             if outcome is None:
                 return None
+            charged = self._quotas.is_on and self._quotas.charge_straight
+            throttle_ms = charged(peer, [(way, batch, info.count)]) if charged else 0
             (first_offset, _, _), log_start, _, durable, _, _ = outcome
             if durable is None:
                 if acks is Acks.NONE:
                     return b""
-                return encode_single(answer, correlation_id, first_offset, log_start)
+                told = encode_single(answer, correlation_id, first_offset, log_start)
+                return with_throttle_time(told, version, throttle_ms) if throttle_ms else told
             ctx = RequestContext(RequestPrefix(ApiKey.PRODUCE, version, correlation_id), None, peer)
-            stored = partial(encode_single, answer, correlation_id, first_offset, log_start)
+            ctx.throttle_ms = throttle_ms
+            stored = partial(single_told, ctx, answer, first_offset, log_start)
             otherwise = partial(self._judged, ctx, way, outcome)
             return Waiting(ctx, settle_single(durable, request[1] / 1000, stored, otherwise))
         ctx = RequestContext(RequestPrefix(ApiKey.PRODUCE, version, correlation_id), None, peer)
@@ -132,6 +138,7 @@ class ProduceApi:
         publisher = self._publisher
         done: list[Published | DeferredPublish | GoQueueError] = []
         stored = []
+        taken: list[tuple[StraightWay, memoryview, int]] = []
         for way, start, stop in ways:
             batch = frame[start:stop]
             info = plain_header(batch)
@@ -145,13 +152,17 @@ class ProduceApi:
                 done.append(error)
                 continue
             done.append(published)
+            taken.append((way, batch, published.stored_count))
             if published.durable is None:
                 stored.append((published.placed.first_offset, published.log_start))
+        throttle_ms = self._quotas.charge_straight(peer, taken) if self._quotas.is_on else 0
         if len(stored) == len(done):
             if acks is Acks.NONE:
                 return b""
-            return encode_stored(version, correlation_id, request[2], stored)
+            told = encode_stored(version, correlation_id, request[2], stored)
+            return with_throttle_time(told, version, throttle_ms) if throttle_ms else told
         ctx = RequestContext(RequestPrefix(ApiKey.PRODUCE, version, correlation_id), None, peer)
+        ctx.throttle_ms = throttle_ms
         return Waiting(ctx, self._told(ctx, request, [way for way, _, _ in ways], done))
 
     def _told(
@@ -228,6 +239,8 @@ class ProduceApi:
     ) -> Response | Awaitable[Response | None] | None:
         """Append everything; `refusal` says why the transaction does not take anything."""
         sent = _Sent(request.acks, ctx.version, refusal)
+        if self._quotas.is_on and refusal is None:
+            self._quotas.charge(ctx, request)
         if ctx.is_large:
             return self._in_turns(ctx, request, sent)
         waits: list[Wait] = []
@@ -279,12 +292,15 @@ class ProduceApi:
 
     def _encoded(self, ctx: RequestContext, results: list[TopicResult]) -> Encoded:
         """The answer, with the addresses of the leaders that it names."""
+        waits_ms = ctx.throttle_ms
         if self._brokers is None:
-            return wire.encode_response(ctx.version, results)
+            return wire.encode_response(ctx.version, results, throttle_time_ms=waits_ms)
         leaders = (part.leader for result in results for part in result.partitions)
         endpoints = self._brokers.named(leaders, ctx.listener_name)
         to_node = ctx.peer.session.node is not None
-        return wire.encode_response(ctx.version, results, endpoints=endpoints, to_node=to_node)
+        return wire.encode_response(
+            ctx.version, results, throttle_time_ms=waits_ms, endpoints=endpoints, to_node=to_node
+        )
 
     def _topic(
         self,

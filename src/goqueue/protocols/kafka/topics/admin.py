@@ -25,6 +25,7 @@ from goqueue.protocols.kafka.rights import (
     each_topic,
     within,
 )
+from goqueue.protocols.kafka.throttling import Throttling
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 from goqueue.topics.replica_assignments import (
     ANYWHERE,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.protocols.permissions import Permissions
     from goqueue.topics.catalogue import Topic
     from goqueue.topics.setting import Setting
     from goqueue.wire.kafka.frames import Response
@@ -61,6 +61,17 @@ class AdminTopicsApi:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._configs = TopicResources(broker)
+        self._throttling = Throttling(broker.quotas)
+
+    def _admit(self, ctx: RequestContext, partition_count: int) -> None:
+        """Count partitions that are created or deleted.
+
+        Raises:
+            RateLimitedError: `controller_mutation_rate` of the client is exceeded.
+        """
+        meter = self._throttling.meter(ctx.peer.session) if self._throttling.is_on else None
+        if meter is not None:
+            meter.admit_mutations(partition_count)
 
     # --- CreateTopics ----------------------------------------------------------------------------
 
@@ -83,15 +94,16 @@ class AdminTopicsApi:
         else:
             results = [
                 await self._create(
-                    ctx.may, topic, twice=times[topic.name] > 1, dry=request.validate_only
+                    ctx, topic, twice=times[topic.name] > 1, dry=request.validate_only
                 )
                 async for topic in in_turns(topics)
             ]
         return await encode_in_turns(ctx, {"topics": results})
 
     async def _create(
-        self, may: Permissions, asked: Struct, *, twice: bool, dry: bool
+        self, ctx: RequestContext, asked: Struct, *, twice: bool, dry: bool
     ) -> dict[str, Any]:
+        may = ctx.may
         if twice:
             return _refused_topic(asked.name, ErrorCode.invalid_request, "named more than once")
         try:
@@ -104,6 +116,7 @@ class AdminTopicsApi:
                     asked.name, count, overrides, replication=replication
                 )
             else:
+                self._admit(ctx, count)
                 topic = await self._broker.create_topic(asked.name, count, overrides, replication)
         except GoQueueError as error:
             return _refused_topic(asked.name, code_for(error), str(error))
@@ -169,13 +182,12 @@ class AdminTopicsApi:
             asked = [(topic.name, topic.topic_id) for topic in request.topics]
         return {
             "responses": [
-                await self._delete(ctx.may, name, topic_id)
-                async for name, topic_id in in_turns(asked)
+                await self._delete(ctx, name, topic_id) async for name, topic_id in in_turns(asked)
             ]
         }
 
-    async def _delete(self, may: Permissions, name: str | None, topic_id: Any) -> dict[str, Any]:
-        catalogue = self._broker.topics.catalogue
+    async def _delete(self, ctx: RequestContext, name: str | None, topic_id: Any) -> dict[str, Any]:
+        may, catalogue = ctx.may, self._broker.topics.catalogue
         try:
             if name is not None:
                 may.require(TOPIC_DELETE, name)
@@ -185,6 +197,7 @@ class AdminTopicsApi:
                 found = self._broker.topics.catalogue.topic_with_id(topic_id).name
                 may.require(TOPIC_DELETE, found)
                 name = found
+            self._admit(ctx, self._broker.topics.catalogue.topic(name).partition_count)
             topic = await self._broker.delete_topic(name)
         except GoQueueError as error:
             return {
@@ -208,12 +221,14 @@ class AdminTopicsApi:
         times = Counter(topic.name for topic in request.topics)
         return {
             "results": [
-                await self._grow(topic, twice=times[topic.name] > 1, dry=request.validate_only)
+                await self._grow(ctx, topic, twice=times[topic.name] > 1, dry=request.validate_only)
                 async for topic in in_turns(once_each(request.topics, key=lambda t: t.name))
             ]
         }
 
-    async def _grow(self, asked: Struct, *, twice: bool, dry: bool) -> dict[str, Any]:
+    async def _grow(
+        self, ctx: RequestContext, asked: Struct, *, twice: bool, dry: bool
+    ) -> dict[str, Any]:
         answer = {"name": asked.name, "error_code": ErrorCode.none, "error_message": None}
         if twice:
             code = ErrorCode.invalid_request
@@ -230,6 +245,7 @@ class AdminTopicsApi:
                 new_count = asked.count - topic.partition_count
                 self._check_assignments(replication.assignments, new_count)
             if not dry:
+                self._admit(ctx, asked.count - topic.partition_count)
                 await self._broker.grow_topic(asked.name, asked.count, replication)
         except GoQueueError as error:
             return {**answer, "error_code": code_for(error), "error_message": str(error)}
