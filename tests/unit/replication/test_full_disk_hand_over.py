@@ -39,8 +39,8 @@ async def test_a_leader_with_a_full_disk_hands_over_and_is_a_candidate_again_wit
         disk = monitored(cluster[1])
         disk.looked(91.0, DiskState.FULL)
         await until(lambda: not cluster[1].partition().is_leading)
-        await cluster.isr(key, 1, 2, 3)  # it follows on
         view = cluster[1].view
+        await until(lambda: {*view.partitions[key].value.isr} == {1, 2, 3})  # it follows on
         stored = view.partitions[key]
         assert elections.preferred(stored, view) is None
         assert list(elections.candidates(stored.value, view))[-1] == 1

@@ -22,7 +22,7 @@ STEPS = st.lists(
         st.tuples(st.just("write"), ENDS),
         st.tuples(st.just("advance"), ENDS),
         st.tuples(st.just("leave"), st.integers(0, 50)),
-        st.tuples(st.sampled_from(["short", "lost"]), st.just(0)),
+        st.tuples(st.sampled_from(["short", "lost", "led"]), st.just(0)),
     ),
     max_size=40,
 )
@@ -43,6 +43,7 @@ class Twin:
         self.high_watermark = 0
         self.waiting: list[tuple[str, int, asyncio.Future[None]]] = []
         self.told: dict[int, str] = {}
+        self.is_over = False
 
     def publish(self, end: int) -> None:
         self._wait("publish", end, self.commit.acknowledged(end))
@@ -53,6 +54,8 @@ class Twin:
     def _wait(self, kind: str, end: int, future: asyncio.Future[None]) -> None:
         self.waiting.append((kind, end, future))
         self._tell("done", lambda _, end: end <= self.high_watermark)
+        if self.is_over:
+            self._tell("lost", lambda *_: True)
 
     def _tell(self, what: str, whom: Callable[[str, int], bool]) -> None:
         for number, (kind, end, _) in enumerate(self.waiting):
@@ -75,8 +78,13 @@ class Twin:
         self._tell("short", lambda kind, _: kind == "publish")
 
     def lost(self, _: int) -> None:
-        self.commit.fail_all(LeadershipLostError("node 2 leads"))
+        self.commit.end(LeadershipLostError("node 2 leads"))
+        self.is_over = True
         self._tell("lost", lambda *_: True)
+
+    def led(self, _: int) -> None:
+        self.commit.begin()
+        self.is_over = False
 
     def check(self) -> None:
         self.commit.check_invariants()

@@ -170,3 +170,24 @@ def test_a_replica_without_the_files_of_the_leader_has_everything_behind_a_trimm
         await shelf.leave(partition)
 
     asyncio.run(scenario())
+
+
+def test_a_snapshot_whose_leader_is_replaced_while_it_is_synced_is_given_up(shelf: Shelf) -> None:
+    """Nobody tells a node that follows what becomes of its last appends: waiting has no end."""
+
+    async def scenario() -> None:
+        partition = shelf.open()
+        assert await partition.begin(1)
+        log = log_of(shelf, partition)
+        fill(partition, log)
+
+        def replace_leader() -> None:
+            asyncio.get_running_loop().call_soon(partition.follow, 2, 2)
+
+        partition.on_appended = replace_leader
+        with pytest.raises(StorageError):
+            async with asyncio.timeout(30):
+                await log.save_snapshot(everything(), shelf.pool)
+        await shelf.leave(partition)
+
+    asyncio.run(scenario())

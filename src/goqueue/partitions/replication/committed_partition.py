@@ -144,6 +144,7 @@ class CommittedPartition(Partition):
     def lead(self, epoch: int) -> None:
         """Append from now on, in this epoch."""
         super().lead(epoch)
+        self._commit.begin()
         self.admitted()
         self._mark()  # what a follower leaves to the leader is due now
 
@@ -157,7 +158,7 @@ class CommittedPartition(Partition):
             self.verifying.clear()
             self._tail.clear()
             where = "no node leads it yet" if leader is None else f"node {leader} leads it now"
-            self._commit.fail_all(
+            self._commit.end(
                 LeadershipLostError(
                     f"{self.id}: {where}, in epoch {epoch}: what was appended last may not be "
                     "committed; send it again"

@@ -37,6 +37,8 @@ class ReplicatedCommit:
         self._writers: _Waiting = deque()
         """The broker's own. They are not told that replicas are missing: what is in the log will be
         committed, or is lost with the leadership."""
+        self._over: GoQueueError | None = None
+        """Why nobody learns any more here what becomes of an append; None where this node leads."""
         self.persisted = log.durable
 
     # --- Asking ----------------------------------------------------------------------------------
@@ -66,6 +68,8 @@ class ReplicatedCommit:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if end_offset <= self._high_watermark:
             future.set_result(None)
+        elif self._over is not None:  # it was appended before, and something else was awaited since
+            _refuse(future, self._over)
         elif not waiting or waiting[-1][0] <= end_offset:
             waiting.append((end_offset, future))
         else:  # a batch that was sent again: the first time is not committed yet
@@ -105,9 +109,18 @@ class ReplicatedCommit:
         _fail(self._publishers, error)
 
     def fail_all(self, error: GoQueueError) -> None:
-        """Tell everybody who waits: this node does not lead the partition any more."""
+        """Tell everybody who waits that it is not known."""
         _fail(self._publishers, error)
         _fail(self._writers, error)
+
+    def end(self, error: GoQueueError) -> None:
+        """This node does not lead the partition any more: whoever waits, or would, is told so."""
+        self._over = error
+        self.fail_all(error)
+
+    def begin(self) -> None:
+        """This node leads: what it appends from now on can be waited for."""
+        self._over = None
 
     @property
     def waiting_count(self) -> int:
@@ -125,8 +138,12 @@ class ReplicatedCommit:
 def _fail(waiting: _Waiting, error: GoQueueError) -> None:
     for future in _drained(waiting):
         if not future.done():
-            future.set_exception(error)
-            future.exception()  # seen: whoever waits may be gone, and the loop would complain
+            _refuse(future, error)
+
+
+def _refuse(future: asyncio.Future[None], error: GoQueueError) -> None:
+    future.set_exception(error)
+    future.exception()  # seen: whoever waits may be gone, and the loop would complain
 
 
 def _drained(waiting: _Waiting) -> Iterator[asyncio.Future[None]]:
