@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import subprocess
+import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,6 +31,14 @@ def build_info() -> str:
     return json.dumps({"commit": commit, "built": built.strftime("%Y-%m-%dT%H:%M:%SZ")})
 
 
+def description() -> str:
+    """The README with links that also work outside the repository."""
+    project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
+    files = f"{project['urls']['Repository']}/blob/main/"
+    text = Path("README.md").read_text(encoding="utf-8")
+    return re.sub(r"\]\((?!https?://|#)", f"]({files}", text)
+
+
 class BuildPython(build_py):
     """Puts `build_info.json` into wheels; a package in development has none."""
 
@@ -51,6 +61,8 @@ class SourceDistribution(sdist):
 
 
 setup(
+    long_description=description(),
+    long_description_content_type="text/markdown",
     cmdclass={"build_py": BuildPython, "sdist": SourceDistribution},
     ext_modules=[
         Extension(

@@ -20,7 +20,8 @@ def parse(schema: Schema, dependencies: Sequence[Dependency]) -> Parsed:
     """Understand a schema; `dependencies` are all that it stands on, each before its users.
 
     Raises:
-        InvalidSchemaError: it is none, or names what is not among its dependencies.
+        InvalidSchemaError: it is none, names what is not among its dependencies, or needs a
+            package that is not installed.
         SchemaTooLargeError: its text is longer than the limit.
     """
     check_text(schema)
@@ -28,6 +29,11 @@ def parse(schema: Schema, dependencies: Sequence[Dependency]) -> Parsed:
         return _parse(schema, dependencies)
     except RecursionError:
         raise InvalidSchemaError("the schema is nested too deeply") from None
+    except ModuleNotFoundError as error:
+        raise InvalidSchemaError(
+            f"the server cannot read {schema.type} schemas without the package {error.name}:"
+            " install it there with `pip install 'goqueue[schemas]'`"
+        ) from None
 
 
 def check_text(schema: Schema) -> None:

@@ -1,0 +1,152 @@
+"""What is released: a wheel and a source distribution, built, checked, installed and used."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from support.server import ServerProcess
+
+if TYPE_CHECKING:
+    from email.message import Message
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+MAX_INSTALLED_BYTES = 90 * 1024 * 1024
+"""Of the product and all that it needs, without pip."""
+WITHIN_S = 600
+AVRO = '{"schema": "{\\"type\\": \\"int\\"}"}'
+
+
+class Released(NamedTuple):
+    """The files of a release."""
+
+    wheel: Path
+    source: Path
+
+
+def run(*command: str | Path, cwd: Path = ROOT, path: str = "") -> str:
+    """What a command prints; it must succeed, and sees nothing of this checkout."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "GOQUEUE_"))}
+    if path:
+        environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
+    """Built from a copy of what git tracks, as a release is."""
+    folder = tmp_path_factory.mktemp("release")
+    sources, made, repaired = folder / "sources", folder / "made", folder / "repaired"
+    tracked = run("git", "ls-files", "-z", "--", "src", "*.md", "LICENSE", "*.toml", "setup.py")
+    for name in filter(None, tracked.split("\0")):
+        if (ROOT / name).is_file():
+            (sources / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, sources / name)
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", made, cwd=sources)
+    if sys.platform == "linux":
+        wheel = next(made.glob("*.whl"))
+        run(BIN / "auditwheel", "repair", "-w", repaired, wheel, path=str(BIN))
+    else:
+        repaired = made
+    return Released(next(repaired.glob("*.whl")), next(made.glob("*.tar.gz")))
+
+
+@pytest.fixture(scope="module")
+def installed(released: Released, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment that holds the wheel and what it asks for, and no more."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    site = next(folder.glob("lib/python*/site-packages"))
+    quiet = ("--quiet", "--disable-pip-version-check")
+    run(sys.executable, "-m", "pip", "--python", folder, "install", *quiet, released.wheel)
+    size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
+    assert size < MAX_INSTALLED_BYTES, f"{size / 2**20:.0f} MB are installed"
+    return folder / "bin"
+
+
+def metadata_of(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return Parser().parsestr(archive.read(name).decode())
+
+
+def test_an_index_takes_the_files(released: Released) -> None:
+    run(BIN / "twine", "check", "--strict", *released)
+    if sys.platform == "linux":
+        assert "manylinux" in released.wheel.name
+
+
+def test_the_description_has_no_links_into_a_checkout(released: Released) -> None:
+    metadata = metadata_of(released.wheel)
+    assert "](docs/" not in metadata.get_payload()
+    urls = dict(each.split(", ", 1) for each in metadata.get_all("Project-URL") or [])
+    assert {"Documentation", "Repository", "Changelog", "Issues"} <= urls.keys()
+    assert f"]({urls['Repository']}/blob/main/docs/cluster.md)" in metadata.get_payload()
+
+
+def test_wheel_and_sources_hold_the_console_and_its_licences(released: Released) -> None:
+    with zipfile.ZipFile(released.wheel) as archive:
+        wheel = set(archive.namelist())
+    assert "goqueue/console/static/app.js" in wheel
+    assert not any("console/web" in name for name in wheel)
+    assert any(name.endswith("licenses/src/goqueue/console/LICENSES.txt") for name in wheel)
+    with tarfile.open(released.source) as archive:
+        top = archive.getnames()[0].partition("/")[0]
+        sources = {name.removeprefix(f"{top}/") for name in archive.getnames()}
+    assert {"src/goqueue/records/_native.h", "src/goqueue/build_info.json"} <= sources
+
+
+def test_a_server_from_the_wheel_serves_clients_and_keeps_data_across_a_restart(
+    installed: Path, tmp_path: Path
+) -> None:
+    assert "native" in run(installed / "goqueue", "version", "--client")
+    server = ServerProcess(tmp_path / "data")
+    server.COMMAND = (str(installed / "goqueue"), "server")
+    server.environment.pop("PYTHONPATH", None)
+    server.start()
+    address = server.http_url
+    try:
+        run(installed / "goqueue", "--server", address, "topic", "create", "greetings")
+        producer = Producer({"bootstrap.servers": server.kafka_address})
+        producer.produce("greetings", b"hello")
+        assert producer.flush(60) == 0
+        server.restart()
+        assert _first(server) == b"hello"
+        refused = run("curl", "--silent", f"{address}/subjects/a/versions", "--json", AVRO)
+        assert "goqueue[schemas]" in refused
+    finally:
+        server.close()
+
+
+def _first(server: ServerProcess) -> bytes | None:
+    settings = {"group.id": "readers", "auto.offset.reset": "earliest"}
+    consumer = Consumer({"bootstrap.servers": server.kafka_address, **settings})
+    consumer.subscribe(["greetings"])
+    try:
+        found = consumer.poll(60)
+        assert found is not None
+        return found.value()
+    finally:
+        consumer.close()
