@@ -106,6 +106,8 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 lock: $(STAMP) ## resolve the environments of the product and of its development anew
 	$(LOCK) --all-extras --group dev pyproject.toml -o requirements-dev.lock
 	$(LOCK) --group build --constraint requirements-dev.lock pyproject.toml -o requirements.lock
+	$(LOCK) --extra oidc --extra otlp --extra s3 --extra schemas --extra tls --group build \
+		--constraint requirements-dev.lock pyproject.toml -o requirements-image.lock
 
 .PHONY: proto
 proto: $(STAMP) ## the Python side of the gRPC contract, made anew

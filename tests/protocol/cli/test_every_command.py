@@ -53,6 +53,8 @@ COMMANDS = [
     ("transaction abort {tx} -f", lambda a: a["state"], "CompleteAbort"),
     ("cluster info", lambda a: a["node_id"], 1),
     ("cluster health", lambda a: a["healthy"], True),
+    ("health", lambda a: a["status"], "ok"),
+    ("health --ready", lambda a: a["storage"], "ok"),
     ("config view", lambda a: a["current-context"], "local"),
     ("config get-contexts", lambda a: a[0]["name"], "local"),
     ("config set-context x --server http://x", lambda a: a["server"], "http://x"),

@@ -65,6 +65,7 @@ BAD_INPUT = [
     ("topic list --timeout never", 2, "is no timeout"),
     ("top --interval never --once", 2, "is no timeout"),
     ("cluster health -s http://127.0.0.1:1", 1, "http://127.0.0.1:1"),
+    ("health -s http://127.0.0.1:1", 1, "http://127.0.0.1:1"),
 ]
 
 
