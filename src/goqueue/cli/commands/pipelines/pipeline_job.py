@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goqueue.cli.calls import parse_pairs
-from goqueue.cli.commands import pipeline_job_reports
+from goqueue.cli.commands.pipelines import pipeline_job_reports
 from goqueue.cli.spark.job_command import JobCall, app, job
 from goqueue.cli.spark.job_options import (
     CatalogOption,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from goqueue.cli.calls import Call, ForceOption, command
-from goqueue.cli.commands import pipeline_job
+from goqueue.cli.commands.pipelines import pipeline_job
 from goqueue.cli.errors import CliError, UsageError
 from goqueue.cli.output import Format, note, printable, shortened
 from goqueue.cli.spark.job_command import ConfOption  # noqa: TC001 - Typer looks it up
