@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from goqueue.partitions.partition import Placed
+from goqueue.wire.kafka.replies import future_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,7 @@ class DeferredPublish:
         if published.durable is None:
             self._take(published)
             return
-        waited_for = asyncio.ensure_future(published.durable)
+        waited_for = future_of(published.durable)
         waited_for.add_done_callback(lambda future: self._settle(published, future))
 
     def _settle(self, published: Published | DeferredPublish, future: asyncio.Future[None]) -> None:

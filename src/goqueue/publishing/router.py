@@ -28,6 +28,7 @@ from goqueue.partitions.elsewhere.leaders import MOVING, PATIENCE_S, RETRY_S
 from goqueue.publishing.admission import check_size
 from goqueue.publishing.peer_lane import PeerLane
 from goqueue.publishing.routed import RoutedPublish, refusal_of
+from goqueue.wire.kafka.replies import future_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -209,7 +210,7 @@ class PublishRouter:
             batch.store_here(published)
             self._settle(batch, None)
             return
-        durable = asyncio.ensure_future(published.durable)
+        durable = future_of(published.durable)
         durable.add_done_callback(partial(self._durable_here, batch, published))
 
     def _durable_here(

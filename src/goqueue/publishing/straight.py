@@ -15,6 +15,7 @@ from goqueue.model.errors import GoQueueError, NotLeaderError, TopicError
 from goqueue.model.ids import NO_PRODUCER_ID
 from goqueue.model.tuples import NamedTuple
 from goqueue.publishing.requests import Acks, Published
+from goqueue.wire.kafka.replies import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -139,11 +140,11 @@ class StraightPublisher:
     ) -> Awaitable[None]:
         """The same to wait for, and measured when it is over; a future costs no task."""
 
-        def settled(future: asyncio.Future[None]) -> None:
+        def settled(future: asyncio.Future[None] | Reply[None]) -> None:
             if not future.cancelled() and future.exception() is None:
                 self._acknowledged(measures, started_s, traced)
 
-        waited_for = asyncio.ensure_future(durable)
+        waited_for = durable if isinstance(durable, Reply) else asyncio.ensure_future(durable)
         waited_for.add_done_callback(settled)
         return waited_for
 

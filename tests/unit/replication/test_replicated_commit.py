@@ -15,6 +15,8 @@ from goqueue.partitions.replication.replicated_commit import ReplicatedCommit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from goqueue.wire.kafka.replies import Reply
+
 ENDS = st.integers(0, 30)
 STEPS = st.lists(
     st.one_of(
@@ -41,7 +43,7 @@ class Twin:
     def __init__(self) -> None:
         self.commit = ReplicatedCommit(_log())
         self.high_watermark = 0
-        self.waiting: list[tuple[str, int, asyncio.Future[None]]] = []
+        self.waiting: list[tuple[str, int, asyncio.Future[None] | Reply[None]]] = []
         self.told: dict[int, str] = {}
         self.is_over = False
 
@@ -51,7 +53,7 @@ class Twin:
     def write(self, end: int) -> None:
         self._wait("write", end, self.commit.committed(end))
 
-    def _wait(self, kind: str, end: int, future: asyncio.Future[None]) -> None:
+    def _wait(self, kind: str, end: int, future: asyncio.Future[None] | Reply[None]) -> None:
         self.waiting.append((kind, end, future))
         self._tell("done", lambda _, end: end <= self.high_watermark)
         if self.is_over:
@@ -104,12 +106,13 @@ def test_whoever_waits_hears_once_and_when_the_watermark_is_there(
         twin = Twin()
         for what, value in steps:
             getattr(twin, what)(value)
+            await asyncio.sleep(0)  # publishers hear of refusals in the next turn
             twin.check()
 
     asyncio.run(scenario())
 
 
-def _told(future: asyncio.Future[None]) -> str:
+def _told(future: asyncio.Future[None] | Reply[None]) -> str:
     if not future.done():
         return "waits"
     if future.cancelled():

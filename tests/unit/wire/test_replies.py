@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -67,3 +68,16 @@ def test_a_task_may_wait_beside_the_reader() -> None:
             await given_up.as_future()
 
     asyncio.run(scenario())
+
+
+def test_readers_are_called_in_the_order_in_which_they_were_named() -> None:
+    reply: Reply[int] = Reply()
+    seen: list[tuple[str, int]] = []
+
+    def read(name: str, known: Reply[int]) -> None:
+        seen.append((name, known.result()))
+
+    for name in ("first", "second", "third"):
+        reply.add_done_callback(partial(read, name))
+    reply.set_result(7)
+    assert seen == [("first", 7), ("second", 7), ("third", 7)]

@@ -11,6 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 
 from goqueue.model.errors import InvariantError
+from goqueue.wire.kafka.replies import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from goqueue.model.errors import GoQueueError
     from goqueue.partitions.partition_log import PartitionLog
 
-_Waiting: TypeAlias = deque[tuple[int, asyncio.Future[None]]]
+_Told: TypeAlias = "asyncio.Future[None] | Reply[None]"
+_Waiting: TypeAlias = deque[tuple[int, _Told]]
 """Each with the offset that it waits for, the lowest first; one for each append that is under way,
 whose number the connections bound."""
 
@@ -58,14 +60,17 @@ class ReplicatedCommit:
 
     def committed(self, end_offset: int) -> asyncio.Future[None]:
         """Done when it is committed; fails with `LeadershipLostError` when that is not known."""
-        return self._wait(self._writers, end_offset)
-
-    def acknowledged(self, end_offset: int) -> asyncio.Future[None]:
-        """The same for a publisher, whom `fail_publishers` reaches."""
-        return self._wait(self._publishers, end_offset)
-
-    def _wait(self, waiting: _Waiting, end_offset: int) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._wait(self._writers, end_offset, future)
+        return future
+
+    def acknowledged(self, end_offset: int) -> Reply[None]:
+        """The same for a publisher, whom `fail_publishers` reaches, and who is told at once."""
+        reply: Reply[None] = Reply()
+        self._wait(self._publishers, end_offset, reply)
+        return reply
+
+    def _wait(self, waiting: _Waiting, end_offset: int, future: _Told) -> None:
         if end_offset <= self._high_watermark:
             future.set_result(None)
         elif self._over is not None:  # it was appended before, and something else was awaited since
@@ -77,7 +82,6 @@ class ReplicatedCommit:
             while at and waiting[at - 1][0] > end_offset:
                 at -= 1
             waiting.insert(at, (end_offset, future))
-        return future
 
     # --- Moving ----------------------------------------------------------------------------------
 
@@ -137,15 +141,18 @@ class ReplicatedCommit:
 
 def _fail(waiting: _Waiting, error: GoQueueError) -> None:
     for future in _drained(waiting):
-        if not future.done():
+        if isinstance(future, Reply):  # not in the middle of what the refusal is part of
+            asyncio.get_running_loop().call_soon(_refuse, future, error)
+        else:
             _refuse(future, error)
 
 
-def _refuse(future: asyncio.Future[None], error: GoQueueError) -> None:
-    future.set_exception(error)
-    future.exception()  # seen: whoever waits may be gone, and the loop would complain
+def _refuse(told: _Told, error: GoQueueError) -> None:
+    if not told.done():
+        told.set_exception(error)
+        told.exception()  # seen: whoever waits may be gone, and the loop would complain
 
 
-def _drained(waiting: _Waiting) -> Iterator[asyncio.Future[None]]:
+def _drained(waiting: _Waiting) -> Iterator[_Told]:
     while waiting:
         yield waiting.popleft()[1]

@@ -6,16 +6,16 @@ import asyncio
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Awaitable, Callable, Generator
 
 _T = TypeVar("_T")
 
 
 class Reply(Generic[_T]):
-    """As a future, but its one reader is called at once, not in the next turn of the event loop.
+    """As a future, but its readers are called at once, not in the next turn of the event loop.
 
-    On the way of a replicated message there are three of these, and a turn costs what a hundred
-    lines of Python do. The reader must expect to be called from whatever makes the answer known.
+    On the way of a replicated message there are four of these, and a turn costs what a hundred
+    lines of Python do. A reader must expect to be called from whatever makes the answer known.
     """
 
     __slots__ = ("_error", "_is_cancelled", "_is_done", "_reader", "_result")
@@ -65,11 +65,13 @@ class Reply(Generic[_T]):
             self._tell()
 
     def add_done_callback(self, reader: Callable[[Reply[_T]], object]) -> None:
-        """Call the one reader when it is known, or now."""
+        """Call a reader when it is known, behind those that were named before, or now."""
         if self._is_done:
             reader(self)
-        else:
+        elif (before := self._reader) is None:
             self._reader = reader
+        else:
+            self._reader = lambda reply: (before(reply), reader(reply))
 
     def _tell(self) -> None:
         self._is_done = True
@@ -78,13 +80,10 @@ class Reply(Generic[_T]):
             reader(self)
 
     def as_future(self) -> asyncio.Future[_T]:
-        """The same for one who waits in a task. Whoever read it before is still called first."""
+        """The same for one who waits in a task."""
         future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        before = self._reader
 
         def settle(reply: Reply[_T]) -> None:
-            if before is not None:
-                before(reply)
             if future.done():
                 return
             if reply.cancelled():
@@ -100,3 +99,8 @@ class Reply(Generic[_T]):
 
     def __await__(self) -> Generator[object, None, _T]:
         return self.as_future().__await__()
+
+
+def future_of(awaited: Awaitable[_T]) -> asyncio.Future[_T]:
+    """What is waited for as a future; one that is none costs a task."""
+    return awaited.as_future() if isinstance(awaited, Reply) else asyncio.ensure_future(awaited)

@@ -41,12 +41,12 @@ from goqueue.wire.kafka.produce import (
 )
 
 if TYPE_CHECKING:
-    from asyncio import Future
     from collections.abc import Awaitable, Sequence
 
     from goqueue.broker.log_broker import LogBroker
     from goqueue.protocols.kafka.brokers import Brokers
     from goqueue.protocols.kafka.context import Peer
+    from goqueue.protocols.kafka.records.produce_results import Durable
     from goqueue.publishing.deferred import DeferredPublish
     from goqueue.publishing.straight import StraightWay
     from goqueue.topics.settings import TopicSettings
@@ -114,7 +114,7 @@ class ProduceApi:
         return Waiting(ctx, self._told(ctx, request, [way], [outcome]))
 
     def _judged(
-        self, ctx: RequestContext, way: StraightWay, outcome: Published, durable: Future[None]
+        self, ctx: RequestContext, way: StraightWay, outcome: Published, durable: Durable
     ) -> Encoded:
         """The answer to a single batch that is not durable, or not in time."""
         results: list[PartitionResult] = []

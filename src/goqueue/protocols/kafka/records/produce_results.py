@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from goqueue.model.errors import GoQueueError, NotEnoughReplicasAfterAppendError
 from goqueue.protocols.kafka.brokers import leader_of
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from goqueue.publishing.requests import Published
     from goqueue.wire.kafka.frames import Encoded, Response
 
+Durable: TypeAlias = "asyncio.Future[None] | Reply[None]"
+"""What an answer waits for: done when a batch is as durable as it is to be."""
 Wait = tuple[list[PartitionResult], int, "Awaitable[None]"]
 """A result that holds once something has happened: the list it is in, where, and what."""
 
@@ -86,10 +88,10 @@ def settle(
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Encoded] = loop.create_future()
-    futures = [asyncio.ensure_future(durable) for _, _, durable in waits]
+    futures = [_told(durable) for _, _, durable in waits]
     left = len(futures)
 
-    def settled(_: asyncio.Future[None]) -> None:
+    def settled(_: Durable) -> None:
         nonlocal left
         left -= 1
         if not left:
@@ -116,14 +118,14 @@ def settle_single(
     durable: Awaitable[None],
     timeout_s: float,
     stored: Callable[[], bytes],
-    otherwise: Callable[[asyncio.Future[None]], Encoded],
+    otherwise: Callable[[Durable], Encoded],
 ) -> Reply[Response | None]:
     """`settle` for one batch, whose answer is a whole frame when all went well."""
     loop = asyncio.get_running_loop()
     answer: Reply[Response | None] = Reply()
-    future = asyncio.ensure_future(durable)
+    future = _told(durable)
 
-    def answer_now(_: asyncio.Future[None] | None = None) -> None:
+    def answer_now(_: Durable | None = None) -> None:
         timer.cancel()
         if answer.done():
             return
@@ -138,13 +140,16 @@ def settle_single(
     return answer
 
 
-def judge(
-    results: list[PartitionResult], at: int, future: asyncio.Future[None], version: int
-) -> None:
+def _told(durable: Awaitable[None]) -> Durable:
+    return durable if isinstance(durable, Reply) else asyncio.ensure_future(durable)
+
+
+def judge(results: list[PartitionResult], at: int, future: Durable, version: int) -> None:
     """Say in its result what became of an append that was waited for."""
     number = results[at].partition
     if not future.done() or future.cancelled():
-        future.cancel()
+        if not isinstance(future, Reply):  # whose readers would be called in the middle of this
+            future.cancel()
         results[at] = PartitionResult(
             number,
             ErrorCode.request_timed_out,
