@@ -3,7 +3,8 @@
     python -m benchmarks._performance_page
 
 The page names a benchmark in a pair of comments, with a pattern of labels if not all rows are
-wanted, and what stands between the comments is made anew.
+wanted, and what stands between the comments is made anew. Below the table of a whole benchmark
+stands what was asked for and not reached.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 PAGE: Final = ROOT / "docs" / "performance.md"
 _TABLE: Final = re.compile(r"(<!-- begin (\S+?)(?:: (.+?))? -->\n).*?(<!-- end -->)", re.DOTALL)
 _GB: Final = 1 << 30
+MISSED: Final = "MISSED"
+"""What the notes of a run begin with that say what was asked for and not reached."""
 
 
 def filled(page: str, results: Path = RECORDED_RESULTS) -> str:
@@ -45,7 +48,8 @@ def _table(name: str, wanted: str, entry: dict[str, Any] | None) -> str:
             continue
         ratio = f"{row['ratio']:.2f}" if "ratio" in row else ""
         lines.append(f"| {row['label']} | {readable(row['value'])} {row['unit']} | {ratio} |")
-    return "\n".join(lines)
+    missed = [note for note in entry["notes"] if note.startswith(MISSED) and not wanted]
+    return "\n".join([*lines, *([""] if missed else []), *(f"- {note}" for note in missed)])
 
 
 def _origin(entry: dict[str, Any]) -> str:

@@ -58,3 +58,15 @@ def test_filling_a_page_twice_changes_nothing(results: Path) -> None:
 def test_a_benchmark_without_a_recorded_run_says_so(results: Path) -> None:
     page = filled("<!-- begin toy.idle -->\n<!-- end -->\n", results)
     assert "`toy.idle` has not been recorded yet." in page
+
+
+def test_what_was_missed_stands_below_the_whole_table_alone(tmp_path: Path) -> None:
+    row = {"label": "rate", "value": 1.0, "unit": "a second"}
+    entry = json.loads(line("toy.copy", "2" * 40, row))
+    entry["notes"] = ["two turns", "MISSED: 0.7 of one node, at least 0.9 is asked for"]
+    path = tmp_path / "history.jsonl"
+    path.write_text(json.dumps(entry) + "\n", encoding="utf-8")
+    whole = filled("<!-- begin toy.copy -->\n<!-- end -->\n", path)
+    assert "|  |\n\n- MISSED: 0.7 of one node, at least 0.9 is asked for\n\n<!-- end" in whole
+    assert "two turns" not in whole
+    assert "MISSED" not in filled("<!-- begin toy.copy: rate -->\n<!-- end -->\n", path)
