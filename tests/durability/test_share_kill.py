@@ -118,7 +118,7 @@ def test_nothing_accepted_comes_again_and_all_else_does_across_kills(
 
 
 def _confirmed(workers: list[Worker]) -> dict[str, float]:
-    return {value: at for worker in workers for value, at in list(worker.accepted.items())}
+    return {value: at for worker in workers for value, at in worker.accepted.copy().items()}
 
 
 def _judge(workers: list[Worker], sent: set[str]) -> None:

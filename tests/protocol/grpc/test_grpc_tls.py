@@ -50,6 +50,7 @@ def test_a_renewed_certificate_counts_for_new_connections(tmp_path):
             node = nodes.next()
             assert await health(node.grpc.port, old.ca_file) == SERVING
             new.issue("broker")
+            await asyncio.gather(*(each.renewal.now() for each in nodes.all))
             assert await health(node.grpc.port, new.ca_file) == SERVING
 
     asyncio.run(main())
