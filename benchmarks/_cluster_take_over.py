@@ -137,7 +137,7 @@ def _answered(cluster: ClusterProcesses, nodes: list[int], state: State) -> floa
         thread.start()
     for thread in threads:
         thread.join()
-    expect(moments and not wrong, f"{state.what}: {wrong or 'nobody answers'}")
+    expect(moments and not wrong, f"{state.what}: {wrong or 'no answer'}")
     return min(moments)
 
 

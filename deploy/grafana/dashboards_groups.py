@@ -360,8 +360,8 @@ QUEUES: Final = Dashboard(
                     unit="cps",
                 ),
                 Panel(
-                    "Outlived themselves",
-                    "Messages a second whose time was over before anybody took them.",
+                    "Expired (TTL)",
+                    "Messages a second whose TTL expired before they were delivered.",
                     [
                         Query(
                             rate("goqueue_broker_messages_expired_total", TOPIC, "topic"),
