@@ -178,11 +178,11 @@ class RedriveEngine:
     async def run(self, redrive: Redrive) -> None:
         """Do what was asked for. Raises `GoQueueError`: the letters that have not gone stay."""
         request = redrive.request
-        readable = await _retried(
+        readable = await self._retried(
             partial(self._letters.readable, request.topic, request.letters_in)
         )
         ends = {each.id: each.readable_to(Isolation.READ_COMMITTED) for each in readable}
-        await _retried(partial(self._count, redrive, ends))
+        await self._retried(partial(self._count, redrive, ends))
         if not request.dry_run:
             redrive.state = RedriveState.RUNNING
             await self._move_all(redrive, ends)
@@ -223,7 +223,7 @@ class RedriveEngine:
             request.topic, request.chosen, ends, request.letters_in
         ):
             for portion in _portions(letters[:left], request.rate):
-                await _to_the_end(_retried(partial(self._move, redrive, portion)))
+                await _to_the_end(self._retried(partial(self._move, redrive, portion)))
                 if request.rate is not None:
                     gone = redrive.done + redrive.failed
                     await asyncio.sleep(max(began_s + gone / request.rate - loop.time(), 0))
@@ -290,6 +290,25 @@ class RedriveEngine:
             append=partial(target.publish, delivery=bit != 0, traced=True),
         )
 
+    async def _retried(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        """Do what can be done again, until it succeeds: nodes of a cluster may die meanwhile.
+
+        On a node of its own nothing moves: what fails there fails at once.
+
+        Raises:
+            GoQueueError: trying again does not help, or has not helped for a long time.
+        """
+        loop = asyncio.get_running_loop()
+        patience_s = _RETRIED_FOR_S if self._services.targets.is_cluster else 0.0
+        deadline_s = loop.time() + patience_s
+        while True:
+            try:
+                return await work()
+            except GoQueueError as error:
+                if not error.retriable or loop.time() >= deadline_s:
+                    raise
+            await asyncio.sleep(_RETRY_S)
+
     @staticmethod
     def _target_name(request: RedriveRequest, letter: Letter) -> str:
         return (letter.cause.get("topic") if request.to_source else None) or request.target
@@ -337,23 +356,6 @@ def _as_published(at: int, letter: Letter, now_ms: int) -> Record:
     headers = tuple(each for each in letter.headers if each[0] not in own)
     again = (REDRIVEN_HEADER, b"%d" % (letter.redriven + 1))
     return Record(at, now_ms, letter.record.key, letter.record.value, (*headers, again))
-
-
-async def _retried(work: Callable[[], Awaitable[_T]]) -> _T:
-    """Do what can be done again, until it succeeds: nodes of a cluster may die meanwhile.
-
-    Raises:
-        GoQueueError: trying again does not help, or has not helped for a long time.
-    """
-    loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + _RETRIED_FOR_S
-    while True:
-        try:
-            return await work()
-        except GoQueueError as error:
-            if not error.retriable or loop.time() > deadline_s:
-                raise
-        await asyncio.sleep(_RETRY_S)
 
 
 async def _to_the_end(move: Coroutine[Any, Any, None]) -> None:
