@@ -109,10 +109,14 @@ def _name(escaped: str) -> str:
 
 
 def _bytes(encoded: str) -> bytes:
+    """What was encoded; of the texts that mean the same bytes, only the canonical one counts."""
     try:
-        return base64.b64decode(encoded, validate=True)
+        decoded = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError) as error:
         raise AuthenticationFailedError("not Base64") from error
+    if base64.b64encode(decoded).decode() != encoded:
+        raise AuthenticationFailedError("not canonical Base64")
+    return decoded
 
 
 class ScramState(Enum):
