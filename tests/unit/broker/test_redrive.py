@@ -246,7 +246,7 @@ def test_letters_of_any_topic_go_where_their_headers_say(tmp_path: Path) -> None
             assert done.failed == len(stay)
             assert await values(broker) == [b"0"]
             assert await values(broker, "u") == [b"2"]
-            partition = broker.letters.partition("rejects", 0, "rejects")
+            partition = await broker.letters.partition("rejects", 0, "rejects")
             assert broker.letters.moved(partition, 0, 10) == [(0, 1), (2, 3)]
             again = broker.redrives.begin(replace(wish, chosen=LetterFilter(), to="u"))
             assert again.task is not None

@@ -188,15 +188,20 @@ class Letters:
         of = self._queues.sources.of
         return [of(TopicPartition(topic.name, each)) for each in range(topic.partition_count)]
 
-    def partition(self, source: str, number: int, letters_in: str | None = None) -> RecordSource:
-        """One of them.
+    async def partition(
+        self, source: str, number: int, letters_in: str | None = None
+    ) -> RecordSource:
+        """One of them, once it is known how far it can be read.
 
         Raises:
             TopicError: there is no such partition.
+            LeaderUnavailableError: its leader does not answer.
         """
         self.topic(source, letters_in)
         place = TopicPartition(letters_in or dead_letter_topic(source), number)
-        return self._queues.sources.of(place)
+        found = self._queues.sources.of(place)
+        await known(found)
+        return found
 
     def unmoved(self, partition: RecordSource, first: int, end: int) -> Iterator[Range]:
         """What of [first, end) was not redriven."""

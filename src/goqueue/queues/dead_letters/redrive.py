@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from goqueue.model.ranges import Range
-    from goqueue.model.topic_partition import TopicPartition
+    from goqueue.partitions.elsewhere.record_deletion import RecordDeletion
     from goqueue.partitions.producer_ids import ProducerIds
     from goqueue.queues.dead_letters.letters import Letters
     from goqueue.reading.record_reader import RecordSource
@@ -50,9 +50,7 @@ class RedriveServices(EngineServices, Protocol):
     """What redrives need."""
 
     producer_ids: ProducerIds
-
-    async def delete_records(self, partition_id: TopicPartition, offset: int | None) -> int:
-        """Let a partition start at an offset."""
+    record_deletion: RecordDeletion
 
 
 class Redrives:
@@ -147,11 +145,12 @@ class Redrives:
 
         Raises:
             TopicError: there is no such topic.
+            ClusterError: the leader of a partition does not answer.
         """
         async with self._engine.lock:
             purged = await self._letters.count(source)
             for partition in self._letters.partitions(source):
-                await self._services.delete_records(partition.id, None)
+                await self._services.record_deletion.delete(partition.id, None)
         return purged
 
     async def note_moved(

@@ -136,7 +136,7 @@ class DeadLetterRoutes:
     )
     async def inspect(self, path: LetterPath) -> LetterDetail:
         """One dead letter with value and headers."""
-        partition = self._letters.partition(path.topic, path.partition)
+        partition = await self._letters.partition(path.topic, path.partition)
         letter = await self._letters.get(partition, path.offset)
         value, encoding = text_of(letter.record.value)
         return LetterDetail(
@@ -206,7 +206,7 @@ class DeadLetterRoutes:
     )
     async def list_moved(self, path: PartitionPath, query: MovedQuery) -> MovedAnswer:
         """List the redriven letters of a partition of the dead-letter topic."""
-        partition = self._letters.partition(path.topic, path.partition, query.letters_in)
+        partition = await self._letters.partition(path.topic, path.partition, query.letters_in)
         found = self._letters.moved(partition, query.from_offset, MAX_OFFSET_RANGES)
         following = found[-1][1] if len(found) >= MAX_OFFSET_RANGES else None
         return MovedAnswer(path.topic, path.partition, [*map(list, found)], following)
@@ -220,7 +220,7 @@ class DeadLetterRoutes:
     )
     async def note_moved(self, path: PartitionPath, body: MovedBody) -> Noted:
         """Record letters as redriven by other means; they are not listed or redriven again."""
-        partition = self._letters.partition(path.topic, path.partition, body.letters_in)
+        partition = await self._letters.partition(path.topic, path.partition, body.letters_in)
         noted = await self._redrives.note_moved(path.topic, partition, body.ranges)
         return Noted(path.topic, path.partition, noted)
 
