@@ -16,6 +16,7 @@ from goqueue.testing import Cluster
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb, goqueue_pb2_grpc as services
 from support.etcd import need_etcd
 from support.http_api import HttpApi
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,6 +134,34 @@ def test_records_are_deleted_through_any_node(cluster: Cluster, apis: dict[int, 
     for api in apis.values():
         read = api.get(f"/topics/{topic}/messages")
         assert read["messages"] == []
+
+
+def test_dead_letters_are_traced_and_purged_through_any_node(
+    cluster: Cluster, apis: dict[int, HttpApi]
+) -> None:
+    """Partitions on every node, and one that coordinates the group: so most are led elsewhere."""
+    topic, group = cluster.unique_name(), cluster.unique_name()
+    assert apis[1].ask("POST", "/topics", {"name": topic, "num_partitions": 3}).status == 201
+    results = _publish(apis[1], topic, [{"value": "x", "partition": at} for at in range(3)])
+    joining = {"topics": [topic], "assignment": "shared"}
+    member = apis[2].post(f"/groups/{group}/join", joining)["member_id"]
+    for _ in results:
+        path = f"/groups/{group}/poll?member_id={member}&timeout=60s&limit=1"
+        (taken,) = apis[3].get(path)["messages"]
+        verdict = {"receipt_handle": taken["receipt_handle"], "reason": "no use"}
+        apis[1].post("/messages/reject", verdict)
+    eventually(lambda: apis[1].get(f"/topics/{topic}/dlq")["total"] == 3)
+    for node, placed in zip(NODES, results, strict=True):
+        message = f"/topics/{topic}/partitions/{placed['partition']}/messages/{placed['offset']}"
+        traces = [api.get(f"{message}/trace") for api in apis.values()]
+        events = [each["event"] for each in traces[0]["spans"]]
+        assert events[:3] == ["publish.received", "publish.partitioned", "publish.persisted"]
+        assert events[3:] == ["consume.fetched", "consume.rejected", "dlq.routed"], node
+        assert {each["status"] for each in traces} == {"failed"}
+        assert all(each["spans"] == traces[0]["spans"] for each in traces)
+    answer = apis[3].ask("DELETE", f"/topics/{topic}/dlq?confirm=true")
+    assert (answer.status, answer.json["purged"]) == (200, 3), answer
+    assert apis[2].get(f"/topics/{topic}/dlq")["total"] == 0
 
 
 def test_views_of_all_nodes_come_to_the_same_totals(

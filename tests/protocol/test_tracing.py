@@ -83,12 +83,13 @@ def test_one_message_through_delay_delivery_timeout_redelivery_and_ack_across_a_
     (told,) = api.publish("orders", "pay", delay="300ms", priority="high")
     member = join(api, "billing", "orders")
     (first,) = poll(api, "billing", member, "visibility=400ms")
-    trace = of_message(api, "orders", first["offset"])
+    offset = first["offset"]  # in a cluster, the message may have kept a place when it was sent
+    trace = of_message(api, "orders", offset)
     assert events(trace)[:2] == PUBLISHED[:2]
     is_over = "visibility.timeout" in events(trace)  # on a machine that stood still meanwhile
     assert trace["status"] == ("retrying" if is_over else "in_progress")
-    eventually(lambda: "visibility.timeout" in events(of_message(api, "orders", 0)))
-    assert of_message(api, "orders", 0)["status"] == "retrying"
+    eventually(lambda: "visibility.timeout" in events(of_message(api, "orders", offset)))
+    assert of_message(api, "orders", offset)["status"] == "retrying"
 
     api.close()
     traced.restart()
@@ -108,7 +109,7 @@ def test_one_message_through_delay_delivery_timeout_redelivery_and_ack_across_a_
         "consume.acked",
     ]
     assert trace["status"] == "completed"
-    assert (trace["topic"], trace["partition"], trace["offset"]) == ("orders", 0, 0)
+    assert (trace["topic"], trace["partition"], trace["offset"]) == ("orders", 0, offset)
     scheduled, fetched = trace["spans"][2], trace["spans"][-2]
     assert scheduled["timestamp"] < scheduled["deliver_at"] == told["deliverAt"]
     assert fetched["consumer_group"] == "billing"
@@ -330,10 +331,9 @@ def test_a_broken_trace_file_is_reported_and_the_others_count(
     trace = of_message(api, "orders", 0)
     api.close()
     traced.stop()
-    folder = traced.data_dir / "traces"
-    (written,) = folder.iterdir()
+    (written,) = [file for each in traced.data_dirs for file in (each / "traces").glob("*")]
     assert json.loads(written.read_bytes().splitlines()[0])["event"]
-    (folder / "traces-2020-01-01-000001.json").write_bytes(b"\x00\xff garbage\n{}\n")
+    (written.parent / "traces-2020-01-01-000001.json").write_bytes(b"\x00\xff garbage\n{}\n")
     traced.start()
     assert "skipped 2 lines" in traced.wait_for_line("not trace events")
     again = HttpApi(traced.http_port)

@@ -132,7 +132,9 @@ class LogBroker:
             self.clock,
             str(settings.node_id),
         )
-        self.tracer = Tracer(self.traces, self.topics, self.clock, str(settings.node_id))
+        self.tracer = Tracer(
+            self.traces, self.topics, self.clock, str(settings.node_id), self.routes
+        )
         self.publisher = self._make_publisher()
         self.publisher.steady_ms = self.clock_guard.steady_ms
         self.targets = Targets(

@@ -16,7 +16,7 @@ from goqueue.queues.whole_batches import equally_often
 from goqueue.tracing.context import TRACEPARENT_HEADER, TraceContext, context_in
 from goqueue.tracing.events import Event
 from goqueue.tracing.index import Traced
-from goqueue.tracing.tracer import Parts, Place, Traces
+from goqueue.tracing.tracer import Place, Traces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ class TracedVerdict(NamedTuple):
 
     event: Event
     place: Place
-    by_member: dict[str, Parts]
+    by_member: dict[str, list[Range]]
     began_s: float
     said: dict[str, Any]
 
@@ -78,15 +78,15 @@ class QueueTraces(Traces):
 
     def _by_member(
         self, place: Place, queue: PartitionQueue, ranges: Iterable[Range]
-    ) -> dict[str, Parts]:
-        """What is traced of messages that members have, by who has them."""
+    ) -> dict[str, list[Range]]:
+        """Messages that members have and that may be traced, by who has them."""
+        if self._tracer.sharing is None:
+            ranges = [part[1:] for part in self._tracer.traced_within(place.id, ranges)]
         window = queue.window
-        found: dict[str, Parts] = {}
+        found: dict[str, list[Range]] = {}
         for range_ in ranges:
-            for context, first, end in self._tracer.index.within(place.id, *range_):
-                for from_, to, lease in window.flights(first, end):
-                    member = window.leases[lease].member
-                    found.setdefault(member, []).append((context, from_, to))
+            for first, end, lease in window.flights(*range_):
+                found.setdefault(window.leases[lease].member, []).append((first, end))
         return found
 
     def settled(self, verdicts: Iterable[TracedVerdict]) -> None:
@@ -94,9 +94,9 @@ class QueueTraces(Traces):
         for event, place, by_member, began_s, said in verdicts:
             now_ns = self._tracer.clock.now_ns()
             took_ns = max(now_ns - self._tracer.clock.at_ns(began_s), 0)
-            for member, parts in by_member.items():
-                self._tracer.note(
-                    event, place, parts, now_ns, consumer=member, duration_ns=took_ns, **said
+            for member, ranges in by_member.items():
+                self._tracer.note_within(
+                    event, place, ranges, now_ns, consumer=member, duration_ns=took_ns, **said
                 )
 
     def committed(self, group_id: str, member_id: str, changes: _Changes) -> None:
@@ -123,9 +123,7 @@ class QueueTraces(Traces):
         if place is None:
             return
         now_ns = self._tracer.clock.now_ns()
-        for range_ in ranges:
-            parts = self._tracer.index.within(place.id, *range_)
-            self._tracer.note(event, place, parts, now_ns, group=group, **said)
+        self._tracer.note_within(event, place, [*ranges], now_ns, group=group, **said)
 
     def ttl_expired(self, group: str, key: TopicIdPartition, ranges: Iterable[Range]) -> None:
         """Messages were no longer worth delivering."""
@@ -138,9 +136,9 @@ class QueueTraces(Traces):
         if place is None:
             return
         now_ns, error = self._tracer.clock.now_ns(), "not acknowledged in time"
-        for member, parts in self._by_member(place, group.queues[key], ranges).items():
+        for member, held in self._by_member(place, group.queues[key], ranges).items():
             said = {"group": group.group_id, "consumer": member, "error": error}
-            self._tracer.note(Event.TIMED_OUT, place, parts, now_ns, **said)
+            self._tracer.note_within(Event.TIMED_OUT, place, held, now_ns, **said)
 
     # --- Delivering ------------------------------------------------------------------------------
 
@@ -151,8 +149,14 @@ class QueueTraces(Traces):
             if place is None:
                 continue
             for span in portion.spans():
-                if any(self._tracer.index.within(place.id, span.first, span.end)):
+                if self._may_trace(place, span):
                     self._fetched(place, span, group, consumer, portion.deadline_ms)
+
+    def _may_trace(self, place: Place, span: Span) -> bool:
+        """Whether messages are traced here, or may be on another node."""
+        if self._tracer.sharing is not None:
+            return self._tracer.sharing.has_room()
+        return any(self._tracer.index.within(place.id, span.first, span.end))
 
     def _fetched(
         self, place: Place, span: Span, group: str, consumer: str, deadline_ms: int
@@ -163,10 +167,10 @@ class QueueTraces(Traces):
             if end - first == 1:
                 nonce = span.nonces[first - span.first]
                 receipt = str(Receipt(place.topic.name, place.partition, first, count, nonce))
-            self._tracer.note(
+            self._tracer.note_within(
                 Event.FETCHED,
                 place,
-                self._tracer.index.within(place.id, first, end),
+                [(first, end)],
                 now_ns,
                 group=group,
                 consumer=consumer,
@@ -176,6 +180,10 @@ class QueueTraces(Traces):
             )
 
     # --- Dead letters ----------------------------------------------------------------------------
+
+    async def learn(self, place: Place, records: Iterable[Record]) -> None:
+        """Return when it is known here which of these messages are traced."""
+        await self._tracer.learn(place.topic, ((place.partition, e.offset) for e in records))
 
     def naming_traces(self, place: Place, records: list[Record]) -> list[Record]:
         """Messages that are to be dead-lettered, naming their traces if they are traced."""
@@ -199,10 +207,10 @@ class QueueTraces(Traces):
             context = self._tracer.context(source.id, record.offset)
             own[at + number] = context
             if context is not None:
-                self._tracer.note(
+                self._tracer.note_within(
                     Event.DEAD_LETTERED,
                     source,
-                    self._tracer.index.within(source.id, record.offset, record.offset + 1),
+                    [(record.offset, record.offset + 1)],
                     now_ns,
                     group=group,
                     consumer=doom.member,

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from goqueue.tracing.context import TraceContext, new_trace
 from goqueue.tracing.events import Event
-from goqueue.tracing.tracer import Parts, Place, Tracer, Traces
+from goqueue.tracing.tracer import Place, Tracer, Traces
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-
-_MAX_NOTED_PARTS: Final = 1000
-"""Ranges that one fetch or commit notes. A first commit may pass all that is traced: the rest of it
-is left out."""
 _MAX_REBALANCES: Final = 1000
 """Groups that rebalance at once; of more, all that go on begin new traces."""
 _MAX_READERS: Final = 10_000
@@ -45,8 +37,8 @@ class LogGroupTraces(Traces):
     ) -> None:
         """A reader of the log has fetched [first, end)."""
         place = self._known_place(partition)
-        if place is None:
-            return
+        if place is None or not self._tracer.index.knows(place.id):
+            return  # whoever serves a fetch leads the partition, and knows what is traced
         reader = (place.id, group, consumer)
         first = max(first, self._noted_to.get(reader, 0))
         if first >= end:
@@ -54,23 +46,22 @@ class LogGroupTraces(Traces):
         if len(self._noted_to) >= _MAX_READERS:
             self._noted_to.clear()
         self._noted_to[reader] = end
-        self._note_range(Event.FETCHED, place, first, end, group=group, consumer=consumer)
+        parts = self._tracer.traced_within(place.id, [(first, end)])
+        if parts:
+            now_ns = self._tracer.clock.now_ns()
+            self._tracer.note(Event.FETCHED, place, parts, now_ns, group=group, consumer=consumer)
 
     def committed(self, partition: tuple[str, int], first: int, end: int, group: str) -> None:
         """A log group has committed the messages in [first, end)."""
         place = self._known_place(partition)
         if place is not None:
-            self._note_range(Event.ACKED, place, first, end, group=group)
+            now_ns = self._tracer.clock.now_ns()
+            self._tracer.note_within(Event.ACKED, place, [(first, end)], now_ns, group=group)
 
     def _known_place(self, partition: tuple[str, int]) -> Place | None:
         """The place of a partition; None when none of its messages is traced."""
         topic, number = partition
         return self._tracer.known_place(self._tracer.topic(topic), number)
-
-    def _note_range(self, event: Event, place: Place, first: int, end: int, **said: str) -> None:
-        parts = _joined(islice(self._tracer.index.within(place.id, first, end), _MAX_NOTED_PARTS))
-        if parts:
-            self._tracer.note(event, place, parts, self._tracer.clock.now_ns(), **said)
 
     def rebalanced(self, group: str, number: int, reason: str, took_ms: int | None) -> None:
         """A group begins to rebalance, or has done so, in so long.
@@ -96,14 +87,3 @@ class LogGroupTraces(Traces):
                 duration_ns=took_ns,
                 attributes=said,
             )
-
-
-def _joined(parts: Iterable[tuple[TraceContext | None, int, int]]) -> Parts:
-    """The same messages in fewer ranges: neighbours that name no trace become one."""
-    joined: Parts = []
-    for context, first, end in parts:
-        if context is None and joined and joined[-1][0] is None and joined[-1][2] == first:
-            joined[-1] = (None, joined[-1][1], end)
-        else:
-            joined.append((context, first, end))
-    return joined

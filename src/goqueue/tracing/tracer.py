@@ -9,21 +9,27 @@ What the index has forgotten is not traced on.
 
 from __future__ import annotations
 
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
 
 from goqueue.model.tuples import NamedTuple
 from goqueue.tracing.context import TraceContext, context_in, derived_context, place_of
 from goqueue.tracing.events import Entry, Event
 from goqueue.tracing.index import Traced, TracedIndex
 from goqueue.tracing.sampling import Budget, DiskShare, Turns, threshold_of
+from goqueue.tracing.sharing import Told, TraceSharing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from uuid import UUID
 
+    from goqueue.model.ranges import Range
     from goqueue.records import Record
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topic, Topics
+    from goqueue.topics.routes import Routes
     from goqueue.tracing.store import TraceStore
 
 _TOLERANCE_NS: Final = 20_000_000
@@ -66,6 +72,9 @@ DELAYED: Final = place_of(b"delayed", 0)
 _NO_CONTEXT: Final = ("", "")
 _MAX_PLACES: Final = 10_000
 """Partitions whose sampling is remembered; at the bound all are worked out anew."""
+_MAX_NOTED_PARTS: Final = 1000
+"""Ranges that one event notes. A first commit may pass all that is traced: the rest of it is left
+out."""
 
 Parts: TypeAlias = "list[tuple[TraceContext | None, int, int]]"
 """Messages of one partition: one with the trace that it names, or a range with traces of their
@@ -86,7 +95,9 @@ class Place(NamedTuple):
 class Tracer:
     """Notes what happens to sampled messages."""
 
-    def __init__(self, store: TraceStore, topics: Topics, clock: Clock, node: str) -> None:
+    def __init__(
+        self, store: TraceStore, topics: Topics, clock: Clock, node: str, routes: Routes
+    ) -> None:
         self.store = store
         self.is_on = store.settings.is_on
         self.index = TracedIndex()
@@ -98,6 +109,9 @@ class Tracer:
         self.share = DiskShare(store.settings.max_share)
         self.default_threshold = threshold_of(store.settings.sampling)
         self._places: dict[tuple[str, int], Place] = {}
+        is_shared = self.is_on and routes.is_cluster
+        self.sharing = TraceSharing(self, routes) if is_shared else None
+        """Of a cluster: what this node tells the others, and learns from them."""
 
     async def start(self) -> None:
         """Know again which messages are traced."""
@@ -118,7 +132,25 @@ class Tracer:
 
     async def stop(self) -> None:
         """Let out what was noted."""
+        await self.caught_up()
         await self.store.stop()
+
+    async def caught_up(self) -> None:
+        """Return when everything that has happened here until now is noted."""
+        if self.sharing is not None:
+            await self.sharing.flush()
+
+    async def learn(self, topic: Topic, messages: Iterable[tuple[int, int]]) -> None:
+        """Return when it is known here which of these messages are traced, on whichever node.
+
+        They are named by partition and offset.
+        """
+        if self.sharing is not None:
+            offsets: dict[int, list[Range]] = {}
+            for partition, offset in messages:
+                offsets.setdefault(partition, []).append((offset, offset + 1))
+            asked = [(self.place(topic, each), ranges) for each, ranges in offsets.items()]
+            await self.sharing.learn(asked)
 
     def place(self, topic: Topic, partition: int) -> Place:
         """A partition, and how much of it is traced."""
@@ -149,11 +181,15 @@ class Tracer:
         return self._topics.catalogue.by_id.get(topic_id)
 
     def known_place(self, topic: Topic | None, partition: int) -> Place | None:
-        """The place of a partition; None when none of its messages is traced."""
+        """The place of a partition; None when none of its messages is traced.
+
+        What another node traces of it is not known before it is asked.
+        """
         if topic is None:
             return None
         place = self.place(topic, partition)
-        return place if self.index.knows(place.id) else None
+        may_ask = self.sharing is not None and place.threshold and self.sharing.has_room()
+        return place if may_ask or self.index.knows(place.id) else None
 
     # --- Asking ----------------------------------------------------------------------------------
 
@@ -177,7 +213,46 @@ class Tracer:
             return context or derived_context(place_id, offset)
         return None
 
+    def traced_within(self, place_id: str, ranges: Iterable[Range]) -> Parts:
+        """What of some ranges of a partition is known here to be traced."""
+        parts = chain.from_iterable(self.index.within(place_id, *each) for each in ranges)
+        return _joined(islice(parts, _MAX_NOTED_PARTS))
+
     # --- Noting ----------------------------------------------------------------------------------
+
+    def note_within(
+        self, event: Event, place: Place, ranges: Collection[Range], at_ns: int, **said: Any
+    ) -> None:
+        """Note what happened to those messages of some ranges that are traced."""
+        told = Told(event, place.topic.name, place.partition, place.id, [*ranges], at_ns, said)
+        if self.sharing is None or self.sharing.knows(place, told.ranges):
+            self.note_told(told)
+        else:
+            self.sharing.tell(told)
+
+    def note_told(self, told: Told, *, node: str = "", is_noted: bool = False) -> None:
+        """Note what a `node` tells; what another node has noted is only shown here."""
+        event, topic, partition, place, ranges, at_ns, said = msgspec.structs.astuple(told)
+        parts = self.traced_within(place, ranges) if event else []
+        entries = [
+            Entry(
+                event,
+                at_ns,
+                topic,
+                partition,
+                first,
+                end - first,
+                place,
+                *(context or _NO_CONTEXT),
+                node=node or self._node,
+                **said,
+            )
+            for context, first, end in parts
+        ]
+        if is_noted:
+            self.store.ring.extend(entries)
+        else:
+            self.store.add_all(entries)
 
     def note(
         self,
@@ -228,6 +303,17 @@ class Tracer:
         at_ns = self.clock.now_ns() if at_ns is None else at_ns
         trace, parent = context
         self.store.add(Entry(event, at_ns, trace=trace, parent=parent, node=self._node, **said))
+
+
+def _joined(parts: Iterable[tuple[TraceContext | None, int, int]]) -> Parts:
+    """The same messages in fewer ranges: neighbours that name no trace become one."""
+    joined: Parts = []
+    for context, first, end in parts:
+        if context is None and joined and joined[-1][0] is None and joined[-1][2] == first:
+            joined[-1] = (None, joined[-1][1], end)
+        else:
+            joined.append((context, first, end))
+    return joined
 
 
 class Traces:

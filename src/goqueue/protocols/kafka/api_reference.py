@@ -93,6 +93,7 @@ _NOTES: Final[dict[int, str]] = {
     ApiKey.VIEW_REACHED: "our own, likewise: whether a node has seen a change of the metadata",
     ApiKey.STATE_APPLIED: "our own, likewise: whether a node has what another one has stored",
     ApiKey.BACKUP_PART: "our own, likewise: a node's part in a backup or a restore",
+    ApiKey.TRACE_EVENTS: "our own, likewise: what happened to messages that another node traces",
     ApiKey.FIND_RESTS: "our own, likewise: whether batches of which a part is delayed were stored",
     ApiKey.PARTITION_FIGURES: "our own, likewise: sizes and ends of what a node leads",
     ApiKey.WATCH_SOURCES: "our own, likewise: how far partitions can be read that queues read",

@@ -12,6 +12,7 @@ from goqueue.protocols.kafka.internal.find_producers import FindProducersApi
 from goqueue.protocols.kafka.internal.handover import HandoverApi
 from goqueue.protocols.kafka.internal.settle_receipts import SettleReceiptsApi
 from goqueue.protocols.kafka.internal.state_applied import StateAppliedApi
+from goqueue.protocols.kafka.internal.trace_events import TraceEventsApi
 from goqueue.protocols.kafka.internal.watch_sources import WatchSourcesApi
 from goqueue.protocols.kafka.share.node_turns import ShareTurnsApi
 
@@ -31,4 +32,5 @@ def node_families(broker: Broker) -> Sequence[object]:
         WatchSourcesApi(broker.topics, broker.partitions),
         StateAppliedApi(broker.state_copies, broker.keeper),
         BackupPartApi(broker.backups),
+        TraceEventsApi(broker.tracer),
     )

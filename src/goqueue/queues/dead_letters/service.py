@@ -192,6 +192,11 @@ class DeadLetters:
         target: Target,
         records: list[Record],
     ) -> None:
+        traces, topics = self._services.queue_traces, self._services.topics.catalogue.by_name
+        source_topic = self._services.topics.catalogue.topic(source.id.topic)
+        source_place = self._services.tracer.place(source_topic, source.id.partition)
+        if traces.is_on:
+            await traces.learn(source_place, records)
         handover, position = await self._moves.next_to(target)
         queue = group.queues.get(key)
         dooms = {} if queue is None else queue.dooms
@@ -199,9 +204,6 @@ class DeadLetters:
         if not records:
             return  # the topic was deleted meanwhile, or the messages were acknowledged
         now_ms = self._queues.now_ms(group)
-        traces, topics = self._services.queue_traces, self._services.topics.catalogue.by_name
-        source_topic = self._services.topics.catalogue.topic(source.id.topic)
-        source_place = self._services.tracer.place(source_topic, source.id.partition)
         if traces.is_on:
             records = traces.naming_traces(source_place, records)
         dead = [(record, dooms[record.offset]) for record in records]

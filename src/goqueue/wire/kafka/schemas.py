@@ -324,6 +324,12 @@ _MESSAGES: Final[dict[tuple[int, Direction], _Fields]] = {
         ("error_code", "error_code"),
         ("is_reached", "bool"),
     ),
+    (ApiKey.TRACE_EVENTS, "request"): (("events", "bytes"),),
+    (ApiKey.TRACE_EVENTS, "response"): (
+        ("throttle_time_ms", "int32"),
+        ("error_code", "error_code"),
+        ("heard", "bytes"),
+    ),
     (ApiKey.BACKUP_PART, "request"): (
         ("token", "string"),
         ("action", "string"),

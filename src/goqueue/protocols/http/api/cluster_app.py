@@ -114,6 +114,11 @@ class _Call:
         finally:
             others.cancel()
         if not parts.found:
+            if parts.silent:
+                who = ", ".join(f"node {each.node_id} ({each.error})" for each in parts.silent)
+                raise PeerUnavailableError(
+                    f"no node that answers has it, and {who} did not answer: try again"
+                ) from refusal
             raise refusal or InvariantError()
         return parts
 

@@ -49,6 +49,8 @@ class Parts:
         self.found: list[Part] = []
         """This node's first, then by the numbers of nodes."""
         self.unanswered: list[UnansweredNode] = []
+        self.silent: list[UnansweredNode] = []
+        """Those of them that were asked: they may have a part, which one that is away may too."""
 
     def _missing(self, node_id: int, why: str) -> None:
         self.unanswered.append(UnansweredNode(node_id, why))
@@ -75,6 +77,7 @@ class Parts:
         names = {each.__name__ for each in absent}
         for node_id, answer in zip(nodes, answers, strict=True):
             self._take(node_id, answer, decode, names)
+        self.silent = [*self.unanswered]
         for member in facts.members():
             if member.node_id not in nodes and member.node_id != self._own_id:
                 self._missing(member.node_id, f"node {member.node_id} is {member.state}")

@@ -130,6 +130,7 @@ class SearchRoutes(BrokerRoutes):
         decoded = await decode_values(
             broker.schemas, topic.name, [each.record for each in found.hits]
         )
+        await broker.tracer.learn(topic, ((e.partition, e.record.offset) for e in found.hits))
         return SearchAnswer(
             [
                 _message(topic, hit, value, broker.tracer)

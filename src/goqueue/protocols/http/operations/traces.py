@@ -108,11 +108,13 @@ class TraceRoutes:
     @route("GET", "/traces", right=_SEEN, tag=_TAG, place=gather(merge_traces))
     async def recent(self, query: RecentQuery, may: Permissions) -> TraceList:
         """List the traces with the most recent events."""
+        await self._tracer.caught_up()
         return _listed(may, await self._traces.search(TraceQuery(limit=query.limit)))
 
     @route("GET", "/traces/search", right=_SEEN, tag=_TAG, place=gather(merge_traces))
     async def search(self, query: SearchQuery, may: Permissions) -> TraceList:
         """Search traces."""
+        await self._tracer.caught_up()
         return _listed(
             may,
             await self._traces.search(
@@ -158,6 +160,7 @@ class TraceRoutes:
         """Describe a trace."""
         if not is_trace_id(path.id):
             raise UnknownTraceError("a trace has an id of 32 hexadecimal digits")
+        await self._tracer.caught_up()
         trace = await self._traces.get(path.id)
         if not may.is_open and not _is_visible(may, trace):
             raise UnknownTraceError(f"there is no trace {path.id!r} that may be seen")
@@ -172,6 +175,7 @@ class TraceRoutes:
     )
     async def of_message(self, path: MessagePath) -> TraceOut:
         """Describe the trace of the message at an offset."""
+        await self._tracer.caught_up()
         return _shown(await self._traces.of_message(path.topic, path.partition, path.offset))
 
 
