@@ -2,7 +2,7 @@
 
 Started with one argument, JSON: `address`, `source`, `target`, `checkpoint`, `rows` a batch,
 `configuration` of Spark, `marker` (a file) and `fault`: what goes wrong once, as long as the marker
-is not there.
+is not there. With `table`, the options of one, the topic is streamed into that table too.
 """
 
 from __future__ import annotations
@@ -85,8 +85,27 @@ def main(said: dict[str, Any]) -> None:
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination()
+    queries = [query]
+    if "table" in said:
+        queries.append(_into_table(spark, frame, said))
+    for each in queries:
+        each.awaitTermination()
     spark.stop()
+
+
+def _into_table(spark: Any, frame: Any, said: dict[str, Any]) -> Any:
+    """A second query: the numbers of the topic, as rows of a table."""
+    from goqueue.spark.lake.source import LakeDataSource  # noqa: PLC0415 - as above
+
+    spark.dataSource.register(LakeDataSource)
+    return (
+        frame.selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS id")
+        .writeStream.format("goqueue_lake")
+        .options(**said["table"])
+        .option("checkpointLocation", said["checkpoint"] + "-table")
+        .trigger(availableNow=True)
+        .start()
+    )
 
 
 if __name__ == "__main__":
