@@ -41,9 +41,10 @@ PRIORITY_COUNT: Final = 5
 MAX_METADATA_KEY_BYTES: Final = 1024
 """One key of the metadata store, in UTF-8; a longer one: `InvalidMetadataRequestError`."""
 
-MAX_FORWARDED_BYTES: Final = 64 * 1024 * 1024
+MAX_FORWARDED_BYTES: Final = 40 * 1024 * 1024
 """Requests of clients of one node that wait for answers of other nodes, however slow those are; one
-that would go beyond is refused, and may be tried again."""
+that would go beyond is refused, and may be tried again. With `MAX_ROUTED_BYTES`, a node holds 64 MB
+for other nodes."""
 
 MAX_METADATA_TRANSACTION_KEYS: Final = 128
 """Conditions and operations of one transaction, etcd's own bound; more are refused the same way."""

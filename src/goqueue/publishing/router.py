@@ -18,6 +18,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import (
+    ForwardingBusyError,
     GoQueueError,
     LeaderUnavailableError,
     NotLeaderError,
@@ -97,7 +98,7 @@ class PublishRouter:
         Raises:
             TopicError, BatchError: it can be published nowhere; see `Publisher.publish`, which is
                 what the leader says of it later.
-            PeerUnavailableError: too much waits for other nodes already.
+            ForwardingBusyError: too much waits for other nodes already.
         """
         place = request.partition
         partition = self._partitions.find(place)
@@ -110,7 +111,7 @@ class PublishRouter:
         if self._stopping is not None:
             raise self._stopping.with_traceback(None)
         if self._held_bytes + len(request.batch) > MAX_ROUTED_BYTES:
-            raise PeerUnavailableError(
+            raise ForwardingBusyError(
                 f"{self._held_bytes} bytes of messages wait for other nodes, at most "
                 f"{MAX_ROUTED_BYTES} may: try again when their leaders have answered"
             )

@@ -17,6 +17,7 @@ from hypothesis import given, settings, strategies as st
 from goqueue.model.errors import (
     BatchTooLargeError,
     DelayTooLongError,
+    ForwardingBusyError,
     GoQueueError,
     LeaderUnavailableError,
     NotLeaderError,
@@ -291,7 +292,7 @@ def test_what_waits_for_other_nodes_is_bounded(monkeypatch: pytest.MonkeyPatch) 
     async def scenario() -> None:
         world = World()
         sent = [world.send(PLACES[0], b"." * 900) for _ in range(2)]
-        with pytest.raises(PeerUnavailableError, match="wait for other nodes"):
+        with pytest.raises(ForwardingBusyError, match="wait for other nodes"):
             world.send(PLACES[0], b"." * 900)
         assert await world.settle(*sent) == [None, None]
         await world.settle(world.send(PLACES[0], b"." * 900))
