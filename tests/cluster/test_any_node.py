@@ -159,6 +159,8 @@ def test_dead_letters_are_traced_and_purged_through_any_node(
         assert events[3:] == ["consume.fetched", "consume.rejected", "dlq.routed"], node
         assert {each["status"] for each in traces} == {"failed"}
         assert all(each["spans"] == traces[0]["spans"] for each in traces)
+    for api in apis.values():
+        eventually(lambda: topic in json.dumps(api.get("/overview")["attention"]))  # noqa: B023
     answer = apis[3].ask("DELETE", f"/topics/{topic}/dlq?confirm=true")
     assert (answer.status, answer.json["purged"]) == (200, 3), answer
     assert apis[2].get(f"/topics/{topic}/dlq")["total"] == 0

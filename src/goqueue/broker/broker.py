@@ -170,12 +170,7 @@ class Broker(LogBroker):
         )
         self._build_pipelines()
         self.new_dead_letters = NewDeadLetters(
-            self.letters,
-            self.topics,
-            self.partitions,
-            self.pipelines,
-            clock=self.clock,
-            executor=self.executor,
+            self.letters, self.positions, self.pipelines, self.clock
         )
 
     def _build_transactions(self) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.unserved import Unserved
 from goqueue.cluster.view_facts import view_of
 from goqueue.insight.cluster_gauges import ClusterGauges
 from goqueue.model.errors import ClusterError, GroupError, LeaderUnavailableError
@@ -29,15 +28,9 @@ if TYPE_CHECKING:
     from goqueue.state.serial import SerialShard
     from goqueue.topics.catalogue import Topic
 
-DEAD_LETTERS = "dead-letter queues"
-
 
 class ClusterBroker(Broker):
-    """A node of a cluster. What a cluster does not serve refuses, and is not started.
-
-    A family that is not served overrides how it is built; one that is served is built as on one
-    node, and started and stopped below.
-    """
+    """A node of a cluster: a family that other nodes have a part in overrides how it is built."""
 
     _configured_groups: frozenset[str] = frozenset()
     """Those that had settings of their own when these were last looked at."""
@@ -48,7 +41,6 @@ class ClusterBroker(Broker):
         self.transaction_writer = ClusterTransactionWriter(
             self.topics, self.partitions, self.writer, self.transactions, targets=self.targets
         )
-        self.new_dead_letters = _unserved(DEAD_LETTERS, all=_empty)
 
     def _build_transactions(self) -> None:
         self.transactions = ClusterTransactions(
@@ -177,12 +169,3 @@ class ClusterBroker(Broker):
         self.measures.forget_topic(topic.name)
         self.writer.forget_topic(topic.name)
         self.delays.forget_topic(topic)
-
-
-def _unserved(what: str, **answers: Any) -> Any:
-    return cast("Any", Unserved(what, **answers))
-
-
-async def _empty(*_: object) -> list[Any]:
-    """There are none, and it takes no time to find out."""
-    return []

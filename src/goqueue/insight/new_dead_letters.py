@@ -17,18 +17,16 @@ import msgspec
 from goqueue.model.dead_letters import is_dead_letter_topic
 from goqueue.model.errors import GoQueueError
 from goqueue.model.tuples import NamedTuple
-from goqueue.reading.positions import Anchor, Position, offset_of
+from goqueue.reading.positions import Anchor, Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from concurrent.futures import Executor
 
-    from goqueue.partitions.partition import Partition
-    from goqueue.partitions.partitions import Partitions
     from goqueue.pipelines.service import Pipelines
     from goqueue.queues.dead_letters.letters import Letters
+    from goqueue.reading.positions import Positions
+    from goqueue.reading.record_reader import RecordSource
     from goqueue.runtime.clock import Clock
-    from goqueue.topics.catalogue import Topics
 
 _NEW_MS: Final = 3_600_000
 _LOOK_AGAIN_S: Final = 300.0
@@ -58,35 +56,34 @@ class NewDeadLetters:
     def __init__(
         self,
         letters: Letters,
-        topics: Topics,
-        partitions: Partitions,
+        positions: Positions,
         pipelines: Pipelines,
-        *,
         clock: Clock,
-        executor: Executor,
     ) -> None:
         self._letters = letters
-        self._topics = topics
-        self._partitions = partitions
+        self._positions = positions
         self._pipelines = pipelines
         self._clock = clock
-        self._executor = executor
-        self._places: WeakKeyDictionary[Partition, _Place] = WeakKeyDictionary()
+        self._places: WeakKeyDictionary[RecordSource, _Place] = WeakKeyDictionary()
         """One of each partition of a dead-letter topic."""
 
     async def all(self) -> list[DeadLetterCount]:
-        """Every topic with new letters, most of them first."""
+        """Every topic with new letters, most of them first.
+
+        In a cluster, on the node that knows which letters were redriven; on others none.
+        """
+        if not self._letters.is_index_here():
+            return []
         found = []
         for source in self._letters.sources():
             with suppress(GoQueueError):  # deleted meanwhile, or the disk refuses: nobody can tell
                 topic = self._letters.topic(source)
                 if topic is not None:
-                    partitions = self._partitions.of_topic(topic)
+                    partitions = await self._letters.readable(source)
                     found.append(DeadLetterCount(await self._count(partitions), topic.name, source))
         for topic_name, pipeline in dict(self._elsewhere()).items():
             with suppress(GoQueueError):
-                topic = self._topics.catalogue.topic(topic_name)
-                count = await self._count(self._partitions.of_topic(topic))
+                count = await self._count(await self._letters.readable(topic_name, topic_name))
                 found.append(DeadLetterCount(count, topic_name, pipeline=pipeline))
         return sorted((each for each in found if each.count), key=lambda each: -each.count)
 
@@ -98,7 +95,7 @@ class NewDeadLetters:
                 if topic is not None and not is_dead_letter_topic(topic):
                     yield topic, report.name
 
-    async def _count(self, partitions: Iterable[Partition]) -> int:
+    async def _count(self, partitions: Iterable[RecordSource]) -> int:
         total = 0
         for partition in partitions:
             await asyncio.sleep(0)  # there may be thousands of them
@@ -107,13 +104,13 @@ class NewDeadLetters:
                 total += await self._letters.count_in(partition, ranges)
         return total
 
-    async def _begin(self, partition: Partition) -> int:
+    async def _begin(self, partition: RecordSource) -> int:
         """Where the last hour begins."""
         clock = self._clock
         known, now_s = self._places.get(partition), clock.monotonic_s()
         if known is not None and now_s - known.looked_s < _LOOK_AGAIN_S:
             return known.offset
         hour_ago = Position(Anchor.TIMESTAMP, clock.now_ms() - _NEW_MS)
-        offset = await offset_of(partition, hour_ago, self._executor)
+        offset = await self._positions.offset_of(partition.id, hour_ago)
         self._places[partition] = _Place(now_s, offset)
         return offset

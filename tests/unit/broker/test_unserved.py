@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from goqueue.broker.unserved import Unserved
 from goqueue.model.delivery import DELIVER_AT_HEADER
-from goqueue.model.errors import NotInClusterError
 from goqueue.publishing import router
 from goqueue.records import Record, encode
 from goqueue.wire.kafka.api_keys import ApiKey
@@ -21,14 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REFUSED = ErrorCode.unsupported_version
-
-
-def test_a_service_that_is_not_served_refuses_all_but_what_has_an_answer() -> None:
-    service = Unserved("transactions", snapshot_bytes=0)
-    assert service.snapshot_bytes == 0
-    assert list(service) == []
-    with pytest.raises(NotInClusterError, match=r"transactions: not yet in a cluster"):
-        service.begin("tx")
 
 
 def _codes(found: Any) -> set[ErrorCode]:

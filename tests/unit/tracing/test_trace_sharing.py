@@ -21,7 +21,6 @@ from goqueue.tracing.store import TraceStore, TracingSettings
 from goqueue.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 TOPIC = Topic("orders", UUID(int=7), 1, TopicSettings(), revision=1)  # type: ignore[arg-type]
@@ -65,7 +64,7 @@ class Routes:
 
 
 @pytest.fixture
-def wire(tmp_path: Path) -> Iterator[Wire]:
+def wire(tmp_path: Path) -> Wire:
     made, clock = Wire(), SystemClock()
     topics: Any = SimpleNamespace(catalogue=SimpleNamespace(by_name={TOPIC.name: TOPIC}, by_id={}))
     for node_id in (1, 2, 3):

@@ -20,7 +20,12 @@ from goqueue.model.dead_letters import (
     UNDECODABLE_HEADER,
     dead_letter_topic,
 )
-from goqueue.model.errors import GoQueueError, InternalTopicError, OffsetOutOfRangeError
+from goqueue.model.errors import (
+    CoordinatorUnavailableError,
+    GoQueueError,
+    InternalTopicError,
+    OffsetOutOfRangeError,
+)
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.partition import Isolation
@@ -137,6 +142,14 @@ class Letters:
         self._topics = topics
         self._reader = reader
         self._gaps = LetterGaps(executor)
+
+    def is_index_here(self) -> bool:
+        """Whether this node knows which letters were redriven: in a cluster, one of them does."""
+        try:
+            self._queues.find(REDRIVE_GROUP)
+        except CoordinatorUnavailableError:
+            return False
+        return True
 
     def topic(self, source: str, letters_in: str | None = None) -> Topic | None:
         """Where the dead letters of a topic are; None when it never had any.
