@@ -130,10 +130,6 @@ class TraceSharing:
         if asked:
             await self._resolve(asked)
 
-    async def stop(self) -> None:
-        """Tell what waits."""
-        await self.flush()
-
     async def _resolve(self, told: Sequence[Told]) -> None:
         events = msgspec.msgpack.encode(told)
         answers = await asyncio.gather(*(self._ask(each, events) for each in self._routes.others()))
