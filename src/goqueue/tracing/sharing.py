@@ -10,22 +10,22 @@ have is shown once.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
 from goqueue.model.errors import GoQueueError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.tracing.context import TraceContext
-from goqueue.tracing.index import Traced
+from goqueue.tracing.index import Traced, TracedIndex
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from goqueue.model.ranges import Range
+    from goqueue.topics.catalogue import Topic
     from goqueue.topics.routes import Routes
-    from goqueue.tracing.tracer import Place, Tracer
 
 _SOON_S: Final = 0.05
 """Events wait so long for others that go with them."""
@@ -69,10 +69,44 @@ class Heard(msgspec.Struct, frozen=True, array_like=True):
     """Which of the events it has noted, by their number."""
 
 
+class TracedPlace(Protocol):
+    """A partition, and how much of it is traced."""
+
+    @property
+    def topic(self) -> Topic:
+        """Its topic."""
+
+    @property
+    def partition(self) -> int:
+        """Its number."""
+
+    @property
+    def id(self) -> str:
+        """What the traces of its messages begin with."""
+
+    @property
+    def threshold(self) -> int:
+        """See `goqueue.tracing.sampling`; 0 when nothing of it is traced."""
+
+
+class Notes(Protocol):
+    """Where events are noted."""
+
+    index: TracedIndex
+
+    def traced_within(
+        self, place_id: str, ranges: Iterable[Range]
+    ) -> Sequence[tuple[TraceContext | None, int, int]]:
+        """What of some ranges of a partition is known here to be traced."""
+
+    def note_told(self, told: Told, *, node: str = "", is_noted: bool = False) -> None:
+        """Note what a `node` tells; what another node has noted is only shown here."""
+
+
 class TraceSharing:
     """What this node tells the others, and learns from them."""
 
-    def __init__(self, tracer: Tracer, routes: Routes) -> None:
+    def __init__(self, tracer: Notes, routes: Routes) -> None:
         self._tracer = tracer
         self._routes = routes
         self._waiting: list[Told] = []
@@ -90,7 +124,7 @@ class TraceSharing:
         except GoQueueError:
             return False  # nobody does at the moment, or it was deleted
 
-    def knows(self, place: Place, ranges: Collection[Range]) -> bool:
+    def knows(self, place: TracedPlace, ranges: Collection[Range]) -> bool:
         """Whether nobody else need be asked about messages: this node leads, and knows them all."""
         if not self.leads(place.topic.name, place.partition):
             return False
@@ -120,7 +154,7 @@ class TraceSharing:
         if self._sending:
             await asyncio.wait(set(self._sending))
 
-    async def learn(self, messages: Iterable[tuple[Place, list[Range]]]) -> None:
+    async def learn(self, messages: Iterable[tuple[TracedPlace, list[Range]]]) -> None:
         """Return when it is known here which of these messages are traced."""
         asked = [
             Told("", place.topic.name, place.partition, place.id, ranges)
