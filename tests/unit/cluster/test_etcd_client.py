@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from goqueue.cluster.etcd.client import Timing
-from goqueue.cluster.etcd.http import Endpoint
 from goqueue.cluster.etcd.store import EtcdMetadataStore
 from goqueue.cluster.metadata import (
     Change,
@@ -28,6 +27,7 @@ from goqueue.model.errors import (
     MetadataCompactedError,
     MetadataUnavailableError,
 )
+from goqueue.runtime.http_connection import Endpoint
 from support.clocks import ManualClock
 from support.scenarios import scenario
 from support.server import free_port

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from goqueue.cluster.etcd.http import Answer, Connection, Endpoint, GatewayError
 from goqueue.cluster.etcd.messages import (
     TRANSACTION,
     WATCH,
@@ -26,6 +25,13 @@ from goqueue.cluster.etcd.messages import (
 )
 from goqueue.model.errors import InvalidMetadataRequestError, MetadataUnavailableError
 from goqueue.model.tuples import NamedTuple
+from goqueue.runtime.http_connection import (
+    NO_HEADERS,
+    Answer,
+    Connection,
+    Endpoint,
+    HttpConnectionError,
+)
 
 if TYPE_CHECKING:
     import ssl
@@ -41,6 +47,8 @@ _PROBES: Final = 4
 _LONGEST_S: Final = 1.0
 """An attempt takes no longer, however long no member has answered."""
 _OK: Final = 200
+_NEED_LEADER: Final = {"Grpc-Metadata-hasleader": "true"}
+"""A member that knows no leader refuses."""
 
 
 class Timing(NamedTuple):
@@ -129,7 +137,7 @@ class EtcdClient:
             try:
                 async with self._turns:
                     return await self._attempt(path, encode(body), kind, need_leader=need_leader)
-            except (GatewayError, UnansweredError) as error:
+            except (HttpConnectionError, UnansweredError) as error:
                 failures += 1
                 if loop.time() >= deadline_s:
                     self._give_up(error)
@@ -149,7 +157,7 @@ class EtcdClient:
             try:
                 async with self._transaction_turns:
                     return await self._attempt(path, data, kind, need_leader=True)
-            except GatewayError as error:
+            except HttpConnectionError as error:
                 if not left:
                     self._give_up(error)
         raise AssertionError("unreachable: there is at least one endpoint")
@@ -166,7 +174,7 @@ class EtcdClient:
         """One request to one member.
 
         Raises:
-            GatewayError: it could not be sent.
+            HttpConnectionError: it could not be sent.
             UnansweredError: it was sent.
         """
         if not self._is_away:
@@ -189,7 +197,7 @@ class EtcdClient:
             raise
         except BaseException as error:
             connection.close()
-            if isinstance(error, GatewayError | TimeoutError):
+            if isinstance(error, HttpConnectionError | TimeoutError):
                 self._failed(connection.endpoint)
                 raise UnansweredError(_told(error, connection.endpoint)) from error
             raise
@@ -224,7 +232,7 @@ class EtcdClient:
         loop = asyncio.get_running_loop()
         attempt_s = self._attempt_s
         async with asyncio.timeout(attempt_s) as deadline:
-            status = await connection.send(path, body, need_leader=need_leader)
+            status = await connection.post(path, body, _NEED_LEADER if need_leader else NO_HEADERS)
             deadline.reschedule(loop.time() + attempt_s)
             return Answer(status, await connection.body())
 
@@ -251,9 +259,9 @@ class EtcdClient:
         try:
             async with asyncio.timeout(self._attempt_s):
                 return await Connection.open(endpoint, self._tls)
-        except (GatewayError, TimeoutError) as error:
+        except (HttpConnectionError, TimeoutError) as error:
             self._failed(endpoint)
-            raise GatewayError(_told(error, endpoint)) from error
+            raise HttpConnectionError(_told(error, endpoint)) from error
 
     def _keep(self, connection: Connection) -> None:
         if self._is_closed or connection.endpoint != self.endpoint or not connection.is_usable:
@@ -267,7 +275,7 @@ class EtcdClient:
         """What one member says to a watch, until it falls silent.
 
         Raises:
-            GatewayError: the member could not be reached, went away or said nothing for too long.
+            HttpConnectionError: the member could not be reached, went away or said nothing.
         """
         connection = await self._connect(self.endpoint)
         self._streams.add(connection)
@@ -278,9 +286,9 @@ class EtcdClient:
                 async with asyncio.timeout(self.timing.silence_s):
                     message = await _next_message(connection)
                 yield message
-        except (GatewayError, TimeoutError) as error:
+        except (HttpConnectionError, TimeoutError) as error:
             self.move_on(connection.endpoint)
-            raise GatewayError(_told(error, connection.endpoint)) from error
+            raise HttpConnectionError(_told(error, connection.endpoint)) from error
         finally:
             self._streams.discard(connection)
             connection.close()
@@ -295,26 +303,26 @@ def _judge(answer: Answer) -> None:
         raise InvalidMetadataRequestError(f"etcd refuses the request: {failure.message}")
     if failure.code in set(Code):
         raise RefusedError(failure)
-    raise GatewayError(f"status {answer.status}, {failure.message}")
+    raise HttpConnectionError(f"status {answer.status}, {failure.message}")
 
 
 async def _begin(connection: Connection, request: bytes) -> None:
-    status = await connection.send(WATCH, request, need_leader=True)
+    status = await connection.post(WATCH, request, _NEED_LEADER)
     if status != _OK:
-        raise GatewayError(f"status {status}")
+        raise HttpConnectionError(f"status {status}")
 
 
 async def _next_message(connection: Connection) -> WatchMessage:
     line = await connection.line()
     if line is None:
-        raise GatewayError("the stream ended")
+        raise HttpConnectionError("the stream ended")
     found = decode(line, WatchLine)
     if found.error is not None:
-        raise GatewayError(found.error.message)
+        raise HttpConnectionError(found.error.message)
     if found.result.canceled and not found.result.compact_revision:
-        raise GatewayError("the watch was canceled")
+        raise HttpConnectionError("the watch was canceled")
     return found.result
 
 
 def _told(error: BaseException, endpoint: Endpoint) -> str:
-    return f"{endpoint}: {error if isinstance(error, GatewayError) else 'no answer in time'}"
+    return f"{endpoint}: {error if isinstance(error, HttpConnectionError) else 'no answer in time'}"

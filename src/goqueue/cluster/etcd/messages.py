@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from goqueue.cluster.etcd.http import GatewayError
+from goqueue.runtime.http_connection import HttpConnectionError
 
 RANGE: Final = "/v3/kv/range"
 TRANSACTION: Final = "/v3/kv/txn"
@@ -165,12 +165,12 @@ def decode(body: bytes, kind: type[_T]) -> _T:
     """An answer.
 
     Raises:
-        GatewayError: it is something else.
+        HttpConnectionError: it is something else.
     """
     try:
         return msgspec.json.decode(body, type=kind, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise GatewayError(f"not an answer of etcd: {error}") from error
+        raise HttpConnectionError(f"not an answer of etcd: {error}") from error
 
 
 def end_of_prefix(prefix: bytes) -> bytes:

@@ -15,7 +15,6 @@ import msgspec
 
 from goqueue.cluster.etcd import messages as wire
 from goqueue.cluster.etcd.client import EtcdClient, RefusedError, Timing, UnansweredError
-from goqueue.cluster.etcd.http import GatewayError
 from goqueue.cluster.etcd.messages import Code, end_of_prefix
 from goqueue.cluster.metadata import (
     Change,
@@ -45,6 +44,7 @@ from goqueue.model.errors import (
     SessionLapsedError,
 )
 from goqueue.model.limits import MAX_METADATA_SESSIONS
+from goqueue.runtime.http_connection import HttpConnectionError
 
 if TYPE_CHECKING:
     import ssl
@@ -227,7 +227,7 @@ class EtcdMetadataStore(MetadataStore):
                         after = changes.revision
                         failures = 0
                         yield changes
-            except GatewayError as error:
+            except HttpConnectionError as error:
                 failures += 1
                 if failures == 1:
                     _LOG.info("a watch on etcd goes on at another member: %s", error)

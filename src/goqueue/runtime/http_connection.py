@@ -1,13 +1,15 @@
-"""HTTP/1.1 as far as etcd's JSON gateway needs it: one request at a time on a connection.
+"""HTTP/1.1 as a client: for requests to etcd's JSON gateway and to the targets of webhooks.
 
-An answer is a whole body, or a stream of lines for as long as the other side keeps it open. A
-connection on which anything went wrong, or on which a caller gave up, is closed and never used
-again: what comes next on it would be the answer to something else.
+One request at a time on a connection. An answer is a whole body, or a stream of lines for as long
+as the other side keeps it open. A connection on which anything went wrong, or on which a caller
+gave up, is closed and never used again: what comes next on it would be the answer to something
+else. Redirects are answers like others: nothing here follows one.
 """
 
 from __future__ import annotations
 
 import asyncio
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -15,19 +17,24 @@ from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Mapping
 
 _MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 """One answer, or one line of a stream; more is taken for an error of the connection."""
 _MAX_HEAD_LINES: Final = 100
 """Of one answer, likewise."""
+_HTTP_PORT: Final = 80
+_HTTPS_PORT: Final = 443
+_FIRST_FINAL: Final = 200
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class GatewayError(Exception):
-    """The connection failed, or the other side does not speak as etcd's gateway does."""
+class HttpConnectionError(Exception):
+    """The connection failed, or the other side does not speak HTTP as it is expected to."""
 
 
 class Endpoint(NamedTuple):
-    """Where a member of etcd is reached."""
+    """Where a server is reached."""
 
     host: str
     port: int
@@ -38,12 +45,21 @@ class Endpoint(NamedTuple):
         """The endpoint of a URL such as `http://127.0.0.1:7001`."""
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port is None:
-            raise ValueError(f"{url!r} is no address of etcd: expected http(s)://HOST:PORT")
+            raise ValueError(f"{url!r} is no address of a server: expected http(s)://HOST:PORT")
         return cls(parts.hostname, parts.port, parts.scheme == "https")
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return f"{self._host}:{self.port}"
+
+    @property
+    def authority(self) -> str:
+        """What the header Host says: the port is left out where it is that of the scheme."""
+        is_usual = self.port == (_HTTPS_PORT if self.is_tls else _HTTP_PORT)
+        return self._host if is_usual else str(self)
+
+    @property
+    def _host(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
 
 
 class Answer(NamedTuple):
@@ -69,17 +85,26 @@ class Connection:
         """What has come of a stream and was not asked for yet."""
 
     @classmethod
-    async def open(cls, endpoint: Endpoint, tls: ssl.SSLContext | None) -> Connection:
-        """Connect.
+    async def open(
+        cls, endpoint: Endpoint, tls: ssl.SSLContext | None, *, address: str | None = None
+    ) -> Connection:
+        """Connect, to this IP address if one is given: the name is not resolved again then.
+
+        The certificate is that of the endpoint's host either way.
 
         Raises:
-            GatewayError: there is no such place, or nothing listens there.
+            HttpConnectionError: there is no such place, nothing listens there, or the certificate
+                is not to be trusted.
         """
+        host = address or endpoint.host
         context = tls if endpoint.is_tls else None
+        name = endpoint.host if context is not None else None
         try:
-            opened = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context)
+            opened = await asyncio.open_connection(
+                host, endpoint.port, ssl=context, server_hostname=name
+            )
         except (OSError, ValueError) as error:
-            raise GatewayError(str(error)) from error
+            raise HttpConnectionError(str(error)) from error
         return cls(endpoint, *opened)
 
     @property
@@ -87,19 +112,22 @@ class Connection:
         """Whether another request may be sent: neither side has closed it."""
         return not (self._is_last or self._writer.is_closing() or self._reader.at_eof())
 
-    async def send(self, path: str, body: bytes, *, need_leader: bool) -> int:
-        """Send a request and wait for the head of its answer; returns the status."""
-        need = "Grpc-Metadata-hasleader: true\r\n" if need_leader else ""
+    async def post(self, path: str, body: bytes, headers: Mapping[str, str] = NO_HEADERS) -> int:
+        """Post JSON and wait for the head of the answer; returns the status."""
+        more = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         head = (
-            f"POST {path} HTTP/1.1\r\nHost: {self.endpoint}\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\n{need}\r\n"
+            f"POST {path} HTTP/1.1\r\nHost: {self.endpoint.authority}\r\n"
+            "Content-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n{more}\r\n"
         )
         try:
             self._writer.write(head.encode() + body)
             await self._writer.drain()
-            return await self._head()
+            while (status := await self._head()) < _FIRST_FINAL:
+                pass  # such as 103: the answer itself follows
         except (OSError, EOFError, ValueError) as error:
             raise self._failure(error) from error
+        return status
 
     async def body(self) -> bytes:
         """The whole body of the answer; another request may follow."""
@@ -173,9 +201,9 @@ class Connection:
             raise EOFError("the connection was closed")
         return line.rstrip(b"\r\n")
 
-    def _failure(self, error: Exception) -> GatewayError:
+    def _failure(self, error: Exception) -> HttpConnectionError:
         self.close()
-        return GatewayError(str(error))
+        return HttpConnectionError(str(error))
 
 
 def _check_size(count: int) -> None:
