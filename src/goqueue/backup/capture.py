@@ -11,7 +11,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import BackupError
-from goqueue.model.internal_topics import AUDIT, PIPELINES, SCHEMAS, is_internal_topic
+from goqueue.model.internal_topics import (
+    AUDIT,
+    PIPELINES,
+    SCHEMAS,
+    WEBHOOKS,
+    WEBHOOKS_DEAD,
+    is_internal_topic,
+)
 from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -36,6 +43,8 @@ class Stage(StrEnum):
     """What data speaks of: schemas."""
 
 
+_LEFT_OUT: Final = frozenset({WEBHOOKS, WEBHOOKS_DEAD})
+"""Events that wait for their targets: what happened to this cluster, not to a restored one."""
 _LAST: Final = frozenset({SCHEMAS, PIPELINES})
 
 
@@ -74,6 +83,8 @@ class Capture:
         size = 0
         for topic in self._topics.catalogue.by_name.values():
             if stage_of(topic.name) not in stages or topic.is_restoring:
+                continue
+            if topic.name in _LEFT_OUT:
                 continue
             if names is not None and topic.name not in names:
                 continue

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from goqueue.runtime.disk import Disk
     from goqueue.state.followed import FollowedState
     from goqueue.topics.catalogue import Topic
+    from goqueue.webhooks.service import Webhooks
 
 
 class Broker(LogBroker):
@@ -93,6 +94,12 @@ class Broker(LogBroker):
         self._build_coordinated()
         self._build_views()
         self.backups = LazyBackups(self)
+        self.webhooks: Webhooks | None = None
+        """None: they are off."""
+        if self.settings.webhooks.is_on:
+            from goqueue.webhooks.service import Webhooks  # noqa: PLC0415 - few servers have any
+
+            self.webhooks = Webhooks(self)
 
     def _build_groups(self) -> None:
         """What a cluster has, too: reading, and consumer groups."""
@@ -252,9 +259,13 @@ class Broker(LogBroker):
         await self.pipelines.start()
         self.metrics.add_source(BrokerGauges(self))
         self.backups.start()
+        if self.webhooks is not None:
+            await self.webhooks.start()
 
     async def stop(self) -> None:
         """Stop everything in order, so that the next start has nothing to recover."""
+        if self.webhooks is not None:
+            await self.webhooks.stop()
         await self.backups.stop()
         await self.topic_changes.stop()
         await self.pipelines.stop()
@@ -274,6 +285,8 @@ class Broker(LogBroker):
             await self.coordinated_group_configs.load()
             await self.users.load()
             await self.access.load()
+            if self.webhooks is not None:
+                await self.webhooks.endpoints.load()
             await self.follow_stored_configs()
 
     def passes(self, settings: MaintenanceSettings) -> Sequence[Pass]:

@@ -133,6 +133,8 @@ class ClusterBroker(Broker):
             self.keeper.on_change(gauges.follow)
         self.metrics.add_source(gauges)
         self.backups.start()
+        if self.webhooks is not None:
+            await self.webhooks.start()
 
     def _follow_group_configs(self) -> None:
         """The settings of a group were changed, maybe by way of another node than its own."""
@@ -146,6 +148,8 @@ class ClusterBroker(Broker):
 
     async def stop(self) -> None:
         """Stop everything in order, so that the next start has nothing to recover."""
+        if self.webhooks is not None:
+            await self.webhooks.stop()
         await self.backups.stop()
         await self.topic_changes.stop()
         await self.redrives.stop()

@@ -12,6 +12,7 @@ from goqueue.groups.settings import OFFSETS_PARTITIONS, GroupSettings
 from goqueue.model.limits import MAX_OPEN_SEGMENTS
 from goqueue.tracing.store import TracingSettings
 from goqueue.transactions.settings import TRANSACTIONS_PARTITIONS, TransactionSettings
+from goqueue.webhooks.settings import WebhookSettings
 
 
 class BrokerSettings(msgspec.Struct, frozen=True):
@@ -38,6 +39,8 @@ class BrokerSettings(msgspec.Struct, frozen=True):
     """What other machines can reach without logins or TLS, as a sentence; None: nothing."""
     audit_topic: bool = False
     """The events of the audit log are published to a topic, too."""
+    webhooks: WebhookSettings = msgspec.field(default_factory=WebhookSettings)
+    """Whether events of the cluster are sent to others, and where to."""
     max_open_segments: int = MAX_OPEN_SEGMENTS
     """Of all logs together; see `goqueue.storage.open_files`."""
     remote_queue_sources: bool = False

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from goqueue.cluster.facts import ClusterFacts
     from goqueue.groups.coordinator import GroupCoordinator
     from goqueue.groups.effects import Effects, OffsetMove, Token
+    from goqueue.groups.stats import OnMember
     from goqueue.metrics.registry import Histogram
     from goqueue.partitions.elsewhere.figures import PartitionFigures
     from goqueue.partitions.measures import Measures
@@ -103,6 +104,9 @@ class Groups(GroupShards):
         self.shares_messages: Callable[[str], bool] = lambda _: False
         """Whether its members share out messages rather than partitions."""
 
+        self.on_member: OnMember | None = None
+        """Told of members that join and that are gone; set by whoever wants to know."""
+
     async def start(self) -> None:
         """Make the internal topic if need be, and load every group that is stored in it.
 
@@ -132,10 +136,15 @@ class Groups(GroupShards):
             self._executor,
             settings_of=self._settings_of,
             on_rebalance=self._traces.rebalanced,
+            on_member=self._tell_member,
             on_gone=self._on_gone,
             on_moved=self._on_moved,
             on_loaded=None if self._facts is None else self._on_loaded,
         )
+
+    def _tell_member(self, group_id: str, member_id: str, reason: str | None) -> None:
+        if self.on_member is not None:
+            self.on_member(group_id, member_id, reason)
 
     def _on_loaded(self, shard: GroupShard) -> None:
         task = asyncio.get_running_loop().create_task(self._forget_gone(shard))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from goqueue.groups.member_memory import MemberMemory
     from goqueue.groups.settings import GroupSettings
-    from goqueue.groups.stats import OnRebalance
+    from goqueue.groups.stats import OnMember, OnRebalance
     from goqueue.state.log import StateEntry, StateLog
 
 _R = TypeVar("_R")
@@ -51,6 +51,7 @@ class GroupShard:
         *,
         settings_of: Callable[[str], GroupSettings],
         on_rebalance: OnRebalance,
+        on_member: OnMember,
         on_gone: Callable[[str], None],
         on_moved: Callable[[Sequence[OffsetMove]], None],
         on_loaded: Callable[[GroupShard], None] | None = None,
@@ -69,6 +70,7 @@ class GroupShard:
         self._on_loaded = on_loaded
         self._on_moved = on_moved
         self._on_rebalance = on_rebalance
+        self._on_member = on_member
         self._on_gone = on_gone
         self._settings = settings
         self._memory = memory
@@ -106,6 +108,7 @@ class GroupShard:
     def loaded(self, _lost_count: int) -> None:
         """The replay is over."""
         self._loading.stats.on_rebalance = self._on_rebalance
+        self._loading.stats.on_member = self._on_member
         self.coordinator = self._loading
 
     def _on_active(self) -> None:

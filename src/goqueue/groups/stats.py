@@ -17,6 +17,10 @@ OnRebalance: TypeAlias = Callable[[str, int, str, int | None], None]
 """Group, number of the rebalance, and its reason; or how long it took, when it is over."""
 
 
+OnMember: TypeAlias = Callable[[str, str, str | None], None]
+"""Group, member, and why it is gone; None: it has joined."""
+
+
 class RebalanceReason(StrEnum):
     """What set a rebalance off."""
 
@@ -56,6 +60,8 @@ class GroupStats(msgspec.Struct):
     group_type: str = ""
     on_rebalance: OnRebalance | None = None
     """Told when a rebalance begins and when it has come to its end; known to a parent."""
+    on_member: OnMember | None = None
+    """Told of members that join and that are gone; known to a parent."""
     total: int = 0
     successful: int = 0
     failed: int = 0
@@ -122,16 +128,22 @@ class GroupStats(msgspec.Struct):
             stats.partitions_revoked += revoked
             stats.partitions_assigned += assigned
 
-    def joined(self) -> None:
+    def joined(self, member_id: str) -> None:
         """A member that was not in the group is now."""
         for stats in self._with_parent():
             stats.joins += 1
+        self._tell_member(member_id, None)
 
-    def left(self, reason: LeaveReason) -> None:
+    def left(self, member_id: str, reason: LeaveReason) -> None:
         """A member is gone."""
         for stats in self._with_parent():
             stats.leaves[reason] += 1
             stats.revocation_timeouts += reason is LeaveReason.REBALANCE_TIMEOUT
+        self._tell_member(member_id, reason)
+
+    def _tell_member(self, member_id: str, reason: LeaveReason | None) -> None:
+        if self.parent is not None and self.parent.on_member is not None:
+            self.parent.on_member(self.group_id, member_id, reason)
 
     def heartbeat(self) -> None:
         """A member was heard."""

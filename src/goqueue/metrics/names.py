@@ -19,6 +19,7 @@ from goqueue.metrics.kinds import (
     HistogramName,
 )
 from goqueue.metrics.security_names import OF_SECURITY
+from goqueue.metrics.webhook_names import OF_WEBHOOKS
 
 _TOPIC: Final = ("topic",)
 _GROUP: Final = ("consumer_group",)
@@ -386,5 +387,6 @@ METRICS_OVERFLOWS: Final = CounterName(
 ALL: Final[tuple[Definition, ...]] = (
     *(value for value in list(globals().values()) if isinstance(value, Definition)),
     *OF_SECURITY,
+    *OF_WEBHOOKS,
     *OF_CLUSTERS,
 )

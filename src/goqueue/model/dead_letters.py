@@ -17,6 +17,8 @@ UNDECODABLE_HEADER: Final = HEADER_PREFIX + "undecodable"
 """Of a letter without a message: why the record that died does not decode. It cannot go back."""
 REDRIVEN_HEADER: Final = "goqueue-redriven"
 """How often a message went back from the dead letters."""
+REDRIVEN_GROUP_HEADER: Final = "goqueue-redriven-group"
+"""The only group that a message went back for."""
 RETENTION_MS: Final = 336 * 3600 * 1000
 """Two weeks: somebody has to look into them."""
 _LONGEST_NAME: Final = 249 - len(SUFFIX)

@@ -20,6 +20,8 @@ DELAYED: Final = "__delayed"
 DELAY_STATE: Final = "__delay_state"
 PIPELINES: Final = "__pipelines"
 AUDIT: Final = "__audit"
+WEBHOOKS: Final = "__webhooks"
+WEBHOOKS_DEAD: Final = "__webhooks.dlq"
 
 COMPANIONS: Final[Mapping[str, tuple[str, int]]] = MappingProxyType(
     {QUEUE_STATE: (CONSUMER_OFFSETS, 1), DELAYED: (DELAY_STATE, 3)}
@@ -31,6 +33,7 @@ _NEWEST_VALUES: Final = {"cleanup.policy": "compact"}
 _CHANGES: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """The broker itself removes what a snapshot covers; retention must not, whatever the server's
 defaults for topics are."""
+_EVENTS: Final = {"cleanup.policy": "delete", "retention.bytes": "-1", "goqueue.fsync": "always"}
 
 INTERNAL_TOPICS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
@@ -50,6 +53,9 @@ INTERNAL_TOPICS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         PIPELINES: {**_NEWEST_VALUES, "segment.bytes": str(8 << 20)},
         # A copy of the audit log's lines for those who follow them; the file is kept by its size.
         AUDIT: {"cleanup.policy": "delete", "retention.ms": str(90 * 24 * 3_600_000)},
+        # Events that wait for their targets, and those that were given up.
+        WEBHOOKS: {**_EVENTS, "retention.ms": str(14 * 24 * 3_600_000)},
+        WEBHOOKS_DEAD: {**_EVENTS, "retention.ms": str(14 * 24 * 3_600_000)},
     }
 )
 """The settings that the state in each depends on."""

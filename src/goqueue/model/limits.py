@@ -94,6 +94,15 @@ MAX_DELIVERIES: Final = 250
 """Deliveries of one message before it is dead-lettered: they are counted in one byte. A larger
 setting is refused."""
 
+MAX_WEBHOOKS: Final = 100
+"""Webhook endpoints of a cluster; a further one is refused with `TooManyWebhooksError`."""
+
+MAX_WEBHOOK_RETRIES: Final = MAX_DELIVERIES - 1
+"""Retries of one event at one endpoint; a larger setting is refused."""
+
+MAX_WEBHOOK_TIMEOUT_MS: Final = 60_000
+"""What a target has to answer; a longer timeout is refused."""
+
 MAX_UNACKED: Final = 1_000_000
 """Unacknowledged messages of one member of a queue group; a larger setting is refused."""
 

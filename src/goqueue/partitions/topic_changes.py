@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from goqueue.model.errors import (
@@ -17,7 +18,7 @@ from goqueue.model.internal_topics import INTERNAL_TOPICS
 from goqueue.topics.replica_assignments import ANYWHERE, Replication
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
     from uuid import UUID
 
     from goqueue.model.topic_partition import TopicPartition
@@ -29,6 +30,14 @@ _T = TypeVar("_T")
 
 _TOPICS_A_TURN: Final = 100
 """Topics that follow changed defaults before other work has its turn."""
+
+
+class TopicChange(Enum):
+    """What was done to a topic."""
+
+    CREATED = auto()
+    GROWN = auto()
+    DELETED = auto()
 
 
 class TopicChanges:
@@ -45,6 +54,9 @@ class TopicChanges:
         """As many as there are requests for changes."""
         self.growing: dict[str, int] = {}
         """Topics that are being given partitions, and how many they will have."""
+        self.on_change: Callable[[TopicChange, Topic], Awaitable[None]] | None = None
+        """Told of what was done to topics of users, before the client is; set by whoever wants to
+        know. It does not raise."""
         self.on_deleted: Callable[[Topic], None] | None = None
         """Told of each topic that is deleted, before anything is awaited: of a topic made again,
         nobody has read anything yet."""
@@ -62,7 +74,7 @@ class TopicChanges:
         async def create() -> Topic:
             topic = await self.topics.create(name, count, overrides, replication=replication)
             await self._partitions.open_topic(topic)
-            return topic
+            return await self._told(TopicChange.CREATED, topic)
 
         return await self.to_the_end(create())
 
@@ -133,7 +145,7 @@ class TopicChanges:
                 self.on_deleted(topic)
             await self._partitions.delete_topic(topic)
             await self.topics.files_are_gone(topic.topic_id)
-            return topic
+            return await self._told(TopicChange.DELETED, topic)
 
         return await self.to_the_end(delete())
 
@@ -174,7 +186,7 @@ class TopicChanges:
                 await self._partitions.open_topic(topic)
             finally:
                 self.growing.pop(name, None)
-            return topic
+            return await self._told(TopicChange.GROWN, topic)
 
         return await self.to_the_end(grow())
 
@@ -215,6 +227,12 @@ class TopicChanges:
         if not 0 <= start <= partition.high_watermark:
             raise OffsetOutOfRangeError(start, partition.log_start, partition.high_watermark)
         return await partition.delete_before(start)
+
+    async def _told(self, change: TopicChange, topic: Topic) -> Topic:
+        """The topic, once those who want to know of its change have been told."""
+        if self.on_change is not None:
+            await self.on_change(change, topic)
+        return topic
 
     async def to_the_end(self, change: Coroutine[Any, Any, _T]) -> _T:
         """Make all of a change, also when whoever asked for it is gone meanwhile.

@@ -87,16 +87,20 @@ class Deliverer:
         max_wait_ms: int,
         visibility_ms: int | None = None,
         max_bytes: int = _MAX_POLLED_BYTES,
+        partitions: Sequence[TopicPartition] | None = None,
     ) -> list[Delivery]:
         """Up to `limit` messages for a member, the most urgent first, waiting for the first.
+
+        Of these partitions if some are named: the broker's own readers are no members.
 
         Raises:
             GroupError: it is no member any more.
             CoordinatorUnavailableError: deliveries cannot be stored; nothing was handed out.
         """
-        await self._services.queue_members.heartbeat(member)
+        if partitions is None:
+            await self._services.queue_members.heartbeat(member)
         wanted = _Wanted(limit, visibility_ms, max_bytes)
-        portions = await self._acquire(member, wanted, max_wait_ms)
+        portions = await self._acquire(member, wanted, max_wait_ms, partitions)
         found = [delivery for portion in portions for delivery in portion.deliveries()]
         if len({delivery.priority for delivery in found}) > 1:
             found.sort(key=lambda delivery: delivery.priority)

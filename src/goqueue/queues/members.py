@@ -8,9 +8,10 @@ from uuid import uuid4
 import msgspec
 
 from goqueue.groups.polling.member import Member
+from goqueue.groups.stats import LeaveReason
 from goqueue.model.errors import InternalTopicError, InvalidGroupIdError, InvalidGroupRequestError
 from goqueue.model.limits import MAX_ID_CHARS
-from goqueue.queues.delivery.group import REDRIVE_GROUP
+from goqueue.queues.delivery.group import is_internal_group
 from goqueue.queues.delivery.members import SharedMember
 from goqueue.queues.delivery.settings import Mode, QueueSettings
 
@@ -73,7 +74,7 @@ class QueueMembers:
                 raise InvalidGroupRequestError(
                     f"an id of {len(text)} characters; {MAX_ID_CHARS} are allowed"
                 )
-        if group_id == REDRIVE_GROUP:
+        if is_internal_group(group_id):
             raise InvalidGroupIdError(f"{group_id!r} is an internal group: clients cannot join it")
         for name in wanted:
             if self._topics.catalogue.topic(name).is_internal:
@@ -100,6 +101,7 @@ class QueueMembers:
         shard = self._queues.shard_of(group)
         shard.wake_at(member.deadline_ms)
         await shard.put_member(group, member)
+        self._queues.tell_member(group_id, member_id, None)
         return QueueMember(group_id, member_id, Mode.SHARED)
 
     def find(self, group_id: str, member_id: str, epoch: int | None = None) -> QueueMember | None:
@@ -136,7 +138,8 @@ class QueueMembers:
             await self._memberships.leave(member.owner)
             group.forget_member(member.member_id)
         else:
-            self._queues.shard_of(group).end_member(group, member.member_id)
+            shard = self._queues.shard_of(group)
+            shard.end_member(group, member.member_id, LeaveReason.LEFT)
         await self._queues.release_member(group, member.member_id)
 
     def partitions_of(self, member: QueueMember) -> list[TopicPartition]:

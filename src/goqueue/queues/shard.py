@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from goqueue.groups.shard import not_coordinator
+from goqueue.groups.stats import LeaveReason
 from goqueue.model.errors import (
     CoordinatorLoadingError,
     CoordinatorUnavailableError,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from uuid import UUID
 
+    from goqueue.groups.stats import OnMember
     from goqueue.model.ranges import Range
     from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.queues.delivery.members import SharedMember
@@ -61,6 +63,7 @@ class QueueShard:
         on_timeout: Callable[[QueueGroup, TopicIdPartition, list[Range]], None],
         on_gone: Callable[[QueueGroup, str, dict[TopicIdPartition, list[Operation]]], None],
         on_loaded: Callable[[QueueShard], None],
+        on_left: OnMember,
         on_closed: Callable[[Iterable[QueueGroup]], None] | None = None,
     ) -> None:
         """Keep groups in `log`.
@@ -68,7 +71,8 @@ class QueueShard:
         `on_lost` is told what cannot be known any more; `on_change` of groups in which time, rather
         than a request, has changed something; `on_timeout` of messages of a partition that were
         with a member for too long; `on_gone` of what is taken back from a member whose session has
-        timed out; `on_loaded` is called each time that the groups were built from the log.
+        timed out; `on_loaded` is called each time that the groups were built from the log;
+        `on_left` is told of members that are gone.
 
         In a cluster, where other nodes may keep the groups meanwhile, `on_closed` is told of those
         that this node keeps no more, and members are stored: when another node takes over, they
@@ -84,6 +88,7 @@ class QueueShard:
         self._on_timeout = on_timeout
         self._on_gone = on_gone
         self._on_loaded = on_loaded
+        self._on_left = on_left
         self._on_closed = on_closed
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at_ms: int | None = None
@@ -205,7 +210,7 @@ class QueueShard:
             member.is_stored = True
             await self.state.committed(self._append([member_entry(group, member)]))
 
-    def end_member(self, group: QueueGroup, member_id: str) -> None:
+    def end_member(self, group: QueueGroup, member_id: str, reason: LeaveReason) -> None:
         """A member has left, or its session has timed out.
 
         Raises:
@@ -216,6 +221,7 @@ class QueueShard:
         group.forget_member(member_id)
         if member.is_stored:
             self._append([(member_key(group, member_id), None)])
+        self._on_left(group.group_id, member_id, reason)
 
     def _check_current(self, group: QueueGroup) -> None:
         if self.groups.get(group.group_id) is not group:
@@ -296,7 +302,7 @@ class QueueShard:
         """Let time do its work in one group; whether there is more to deliver or dead-letter."""
         has_changed = False
         for member_id in group.members.expired(now_ms):
-            self.end_member(group, member_id)
+            self.end_member(group, member_id, LeaveReason.SESSION_TIMEOUT)
             has_changed |= await self.release_member(group, member_id, now_ms)
         for place, queue in list(group.queues.items()):
             while operations := self._overdue(group, place, queue, now_ms):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from goqueue.cluster.metadata import MetadataStore
+    from goqueue.groups.stats import OnMember
     from goqueue.model.ranges import Range
     from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.measures import Measures
@@ -104,6 +105,8 @@ class QueueShards:
         """Where the messages of groups come from."""
         self.on_dead: Callable[[QueueGroup], None] = lambda _group: None
         """Told of groups that may have dead messages; set by whoever moves them."""
+        self.on_member: OnMember | None = None
+        """Told of members of shared groups that join and that are gone."""
         self._making = asyncio.Lock()
         self._waiters: dict[str, Waiters] = {}
         self._forgetting: set[asyncio.Task[None]] = set()
@@ -263,8 +266,14 @@ class QueueShards:
             on_timeout=self._on_timeout,
             on_gone=services.queue_traces.member_gone,
             on_loaded=self._on_loaded,
+            on_left=self.tell_member,
             on_closed=self._on_closed if self._in_cluster else None,
         )
+
+    def tell_member(self, group_id: str, member_id: str, reason: str | None) -> None:
+        """A member of a shared group has joined, or is gone for a reason."""
+        if self.on_member is not None:
+            self.on_member(group_id, member_id, reason)
 
     def _on_loaded(self, shard: QueueShard) -> None:
         """Forget what was deleted while nobody kept these groups, and go on with what is dead."""

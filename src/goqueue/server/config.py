@@ -36,6 +36,7 @@ from goqueue.server.config_node import (
 )
 from goqueue.server.config_storage import StorageSection, TopicsSection
 from goqueue.server.config_table import Problem, Section, Setting, table_of
+from goqueue.server.config_webhooks import WebhooksSection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,6 +67,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     acl: AclSection = msgspec.field(default_factory=AclSection)
     tenancy: TenancySection = msgspec.field(default_factory=TenancySection)
     audit: AuditSection = msgspec.field(default_factory=AuditSection)
+    webhooks: WebhooksSection = msgspec.field(default_factory=WebhooksSection)
     logging: LoggingSection = msgspec.field(default_factory=LoggingSection)
     metrics: MetricsSection = msgspec.field(default_factory=MetricsSection)
     tracing: TracingSection = msgspec.field(default_factory=TracingSection)

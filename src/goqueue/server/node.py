@@ -57,6 +57,7 @@ _BROKER_S: Final = 60.0
 acknowledged: the next start recovers its logs."""
 _MAINTENANCE_S: Final = 30.0
 _STORE_S: Final = 10.0
+_WEBHOOKS_S: Final = 10.0
 
 _FIRST_FAMILIES: Final = "goqueue.protocols.kafka.first_families"
 _LISTENER: Final = "goqueue.protocols.kafka.connection.listener"
@@ -148,6 +149,9 @@ class Node:
         self.broker.metrics.add_source(self._put_node)
         self.renewal.tell(self.broker)
         self.is_started = self.is_ready = True
+        if self.broker.webhooks is not None:
+            self._started("webhooks", self.broker.webhooks.shut_down, _WEBHOOKS_S)
+            await self.broker.webhooks.node_is_ready()
 
     def _put_connections(self, samples: Samples) -> None:
         samples.put(names.ACTIVE_CONNECTIONS, self.kafka.connection_count, "kafka")

@@ -18,6 +18,7 @@ from goqueue.storage.open_files import open_segments_within
 from goqueue.tracing.files import FileLimits
 from goqueue.tracing.store import OtlpSettings, TracingSettings
 from goqueue.transactions.settings import TransactionSettings
+from goqueue.webhooks.settings import WebhookSettings
 
 if TYPE_CHECKING:
     import ssl
@@ -53,6 +54,11 @@ def broker_settings(config: Config, cluster_id: str) -> BrokerSettings:
         max_open_segments=open_segments_within(max_open_files()),
         initial_users=config.sasl.users if config.asks_kafka_clients else (),
         audit_topic=config.audit.topic,
+        webhooks=WebhookSettings(
+            is_on=config.webhooks.enabled,
+            allow_private=config.webhooks.allow_private,
+            allowed_networks=config.webhooks.allowed_networks,
+        ),
         exposed=_exposed(config),
     )
 

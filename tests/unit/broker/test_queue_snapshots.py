@@ -81,6 +81,7 @@ async def rebuilt(broker: Broker) -> dict[str, Any]:
         on_timeout=lambda *_: None,
         on_gone=lambda *_: None,
         on_loaded=lambda _: None,
+        on_left=lambda *_: None,
     )
     await shard.state.open(log.partition.leader_epoch)
     assert lost == []

@@ -112,7 +112,7 @@ class ClassicJoin(ClassicRebalance):
         member = ClassicMember.from_join(member_id, request)
         self.roster.add(member, request.protocol_type)
         self.roster.new.add(member_id)
-        self.stats.joined()
+        self.stats.joined(member_id)
         self._grew = True
         self._park_join(member, token, out)
         timer = GroupTimer(TimerKind.SESSION, member_id)

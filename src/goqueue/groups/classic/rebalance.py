@@ -284,7 +284,7 @@ class ClassicRebalance(GroupCore):
         )
         self.timers.cancel(GroupTimer(TimerKind.SESSION, member.member_id))
         self.roster.remove(member.member_id)
-        self.stats.left(reason)
+        self.stats.left(member.member_id, reason)
 
     def _remove(
         self, member: ClassicMember, reason: LeaveReason, now_ms: int, out: Effects

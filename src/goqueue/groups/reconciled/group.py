@@ -165,7 +165,7 @@ class ReconciledGroup(GroupCore, Generic[R, H]):
         """Put a member in; `before` is None where it was not in the group."""
         self.roster.put(member)
         if before is None:
-            self.stats.joined()
+            self.stats.joined(member.member_id)
             self._bump(RebalanceReason.MEMBER_JOINED, now_ms)
         elif not member.is_assigned_like(before):
             self._bump(RebalanceReason.MEMBER_UPDATED, now_ms)
@@ -219,7 +219,7 @@ class ReconciledGroup(GroupCore, Generic[R, H]):
         """Take a member out; the next heartbeat of another shares out what it had."""
         self._cancel_timers(member_id)
         member = self.roster.remove(member_id)
-        self.stats.left(reason)
+        self.stats.left(member_id, reason)
         self.stats.moved(revoked=len(member.owned))
         self._bump(reason.rebalance_reason, now_ms)
         if self.is_empty:

@@ -17,7 +17,7 @@ from goqueue.model.errors import (
     LeaderUnavailableError,
     MetadataUnavailableError,
 )
-from goqueue.partitions.topic_changes import TopicChanges
+from goqueue.partitions.topic_changes import TopicChange, TopicChanges
 from goqueue.topics.replica_assignments import ANYWHERE, Replication
 
 if TYPE_CHECKING:
@@ -83,9 +83,12 @@ class ClusterTopicChanges(TopicChanges):
     ) -> Topic:
         """Make a topic; its partitions are opened by the nodes that they are on."""
         count = self._default_partitions if partition_count is None else partition_count
-        return await self.to_the_end(
-            self.topics.create(name, count, overrides, replication=replication)
-        )
+
+        async def create() -> Topic:
+            topic = await self.topics.create(name, count, overrides, replication=replication)
+            return await self._told(TopicChange.CREATED, topic)
+
+        return await self.to_the_end(create())
 
     async def opened(self, topic: Topic) -> None:
         """Return when this node has opened its replicas of a new topic, or after a moment."""
@@ -116,7 +119,12 @@ class ClusterTopicChanges(TopicChanges):
         self, name: str, partition_count: int, replication: Replication = ANYWHERE
     ) -> Topic:
         """Give a topic more partitions."""
-        return await self.to_the_end(self.topics.grow(name, partition_count, replication))
+
+        async def grow() -> Topic:
+            topic = await self.topics.grow(name, partition_count, replication)
+            return await self._told(TopicChange.GROWN, topic)
+
+        return await self.to_the_end(grow())
 
     async def configure(self, name: str, overrides: Mapping[str, str]) -> Topic:
         """Replace the overrides of a topic's settings; logs follow when their node sees it."""
@@ -124,7 +132,12 @@ class ClusterTopicChanges(TopicChanges):
 
     async def delete(self, name: str) -> Topic:
         """Forget a topic; each node removes its own files."""
-        return await self.to_the_end(self.topics.delete(name))
+
+        async def delete() -> Topic:
+            topic = await self.topics.delete(name)
+            return await self._told(TopicChange.DELETED, topic)
+
+        return await self.to_the_end(delete())
 
     async def delete_records(self, partition_id: TopicPartition, offset: int | None) -> int:
         """Let a partition start at `offset` on every replica that is alive. Raises as of one node.

@@ -97,6 +97,11 @@ AUDITED: Final[Mapping[tuple[str, str], Audited]] = {
     ("POST", "/admin/backup/{id}/restore"): Audited(Event.BACKUP_RESTORED, "backup", "id"),
     ("PUT", "/admin/backup/schedule"): Audited(Event.BACKUP_SCHEDULED, "backup"),
     ("DELETE", "/admin/backup/schedule"): Audited(Event.BACKUP_SCHEDULED, "backup"),
+    ("POST", "/admin/webhooks"): Audited(Event.WEBHOOK_CREATED, "webhook"),
+    ("PATCH", "/admin/webhooks/{id}"): Audited(Event.WEBHOOK_CHANGED, "webhook", "id"),
+    ("DELETE", "/admin/webhooks/{id}"): Audited(Event.WEBHOOK_DELETED, "webhook", "id"),
+    ("POST", "/admin/webhooks/{id}/test"): Audited(Event.WEBHOOK_TESTED, "webhook", "id"),
+    ("POST", "/admin/webhooks/{id}/redeliver"): Audited(Event.WEBHOOK_REDELIVERED, "webhook", "id"),
     **_SCHEMAS,
     **{(method, f"/schemas{path}"): each for (method, path), each in _SCHEMAS.items()},
 }

@@ -34,6 +34,7 @@ from goqueue.protocols.http.schemas.subjects import SubjectRoutes
 from goqueue.protocols.http.topics.topics import TopicRoutes
 from goqueue.protocols.http.transactions.atomic_commit import AtomicCommitRoutes
 from goqueue.protocols.http.transactions.transactions import TransactionRoutes
+from goqueue.protocols.http.webhooks.webhooks import WebhookRoutes
 
 if TYPE_CHECKING:
     from goqueue.protocols.http.api.served_node import ServedNode
@@ -68,6 +69,7 @@ def build_router(node: ServedNode) -> Router:
         AdminRoutes(node),
         MaintenanceRoutes(node.broker),
         BackupRoutes(node.broker),
+        WebhookRoutes(node.broker),
         UserRoutes(node.broker),
         KeyRoutes(node.broker),
         AclRoutes(node.broker),

@@ -104,6 +104,7 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     model.BackupError: ErrorCode.invalid_request,
     model.BackupBusyError: ErrorCode.throttling_quota_exceeded,
     model.BackupUnavailableError: ErrorCode.leader_not_available,
+    model.WebhookError: ErrorCode.invalid_request,
     model.TooManyPipelinesError: ErrorCode.throttling_quota_exceeded,
     model.PipelinesUnavailableError: ErrorCode.request_timed_out,
     model.TraceError: ErrorCode.invalid_request,

@@ -19,6 +19,7 @@ from goqueue.model.dead_letters import (
     SUFFIX,
     UNDECODABLE_HEADER,
     dead_letter_topic,
+    is_dead_letter_topic,
 )
 from goqueue.model.errors import (
     CoordinatorUnavailableError,
@@ -164,7 +165,7 @@ class Letters:
         found = catalogue.by_name.get(letters_in or dead_letter_topic(source))
         if found is None:
             catalogue.topic(letters_in or source)
-        elif found.is_internal:
+        elif found.is_internal and not is_dead_letter_topic(found.name):
             raise InternalTopicError(f"{found.name} belongs to the broker: it holds no letters")
         return found
 

@@ -90,7 +90,8 @@ class Redrives:
         """
         self._letters.topic(request.topic, request.letters_in)
         catalogue = self._services.topics.catalogue
-        if not request.to_source and catalogue.topic(request.target).is_internal:
+        to_own = not (request.to_source or request.for_group)
+        if to_own and catalogue.topic(request.target).is_internal:
             raise InternalTopicError(f"{request.target} belongs to the broker: nothing goes there")
         running = sum(not each.is_over for each in self._kept.values())
         if running >= _MAX_RUNNING:

@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from goqueue.model.dead_letters import REDRIVEN_HEADER, dead_letter_topic
+from goqueue.model.dead_letters import (
+    REDRIVEN_GROUP_HEADER,
+    REDRIVEN_HEADER,
+    dead_letter_topic,
+)
 from goqueue.model.delivery import DELIVER_AT_HEADER
 from goqueue.model.errors import (
     BatchError,
@@ -88,6 +92,9 @@ class RedriveRequest(msgspec.Struct, frozen=True):
     """Only count them."""
     letters_in: str | None = None
     """The topic that holds the letters, if it is not the dead-letter queue of `topic`."""
+    for_group: bool = False
+    """They are for the group in which they died alone: its readers skip those of others. So letters
+    of the broker's own topics go back, and no other way."""
     to_source: bool = False
     """Each goes to the topic that its headers name; `target` is for those without."""
 
@@ -260,7 +267,8 @@ class RedriveEngine:
     ) -> None:
         """Redrive letters to one partition: all, or those that it takes."""
         try:
-            await self._publish(group, key, target, letters)
+            for_group = redrive.request.for_group
+            await self._publish(group, key, target, letters, for_group=for_group)
         except _REFUSALS as error:
             if len(letters) == 1:
                 redrive.refuse(letters[0], target.id.topic, error)
@@ -273,13 +281,23 @@ class RedriveEngine:
             self._services.measures.redriven(redrive.request.topic, len(letters))
 
     async def _publish(
-        self, group: QueueGroup, key: TopicIdPartition, target: Target, letters: list[Letter]
+        self,
+        group: QueueGroup,
+        key: TopicIdPartition,
+        target: Target,
+        letters: list[Letter],
+        *,
+        for_group: bool,
     ) -> None:
         """Publish letters to one partition, exactly once."""
         handover, position = await self._moves.next_to(target)
         now_ms = self._services.clock.now_ms()
-        records = [_as_published(at, letter, now_ms) for at, letter in enumerate(letters)]
+        records = [
+            _as_published(at, letter, now_ms, for_group=for_group)
+            for at, letter in enumerate(letters)
+        ]
         bit = delivery_bit(records)
+        publish = partial(target.publish, delivery=bit != 0, traced=True)
         await self._moves.move(
             group,
             key,
@@ -287,7 +305,7 @@ class RedriveEngine:
             place=target.id,
             batch=handover.batch(records, position.next_sequence, attributes=bit),
             from_offset=position.end_offset,
-            append=partial(target.publish, delivery=bit != 0, traced=True),
+            append=target.append if for_group else publish,
         )
 
     async def _retried(self, work: Callable[[], Awaitable[_T]]) -> _T:
@@ -326,7 +344,8 @@ class RedriveEngine:
                 "that died does not decode, so it stays"
             )
         topic = self._services.topics.catalogue.topic(name)
-        if topic.is_internal or (request.to_source and name == request.holder):
+        is_refused = topic.is_internal and not request.for_group
+        if is_refused or (request.to_source and name == request.holder):
             raise InternalTopicError(f"{name} takes no letters: redrive them to another topic")
         number = letter.number("partition")
         number = letter.partition if number is None else number
@@ -350,12 +369,14 @@ def _portions(letters: Sequence[Letter], rate: float | None) -> Iterator[list[Le
         yield portion
 
 
-def _as_published(at: int, letter: Letter, now_ms: int) -> Record:
+def _as_published(at: int, letter: Letter, now_ms: int, *, for_group: bool) -> Record:
     """The message as it is published again: new, due now, and as it was before it died."""
-    own = (REDRIVEN_HEADER, DELIVER_AT_HEADER)
-    headers = tuple(each for each in letter.headers if each[0] not in own)
-    again = (REDRIVEN_HEADER, b"%d" % (letter.redriven + 1))
-    return Record(at, now_ms, letter.record.key, letter.record.value, (*headers, again))
+    own = (REDRIVEN_HEADER, REDRIVEN_GROUP_HEADER, DELIVER_AT_HEADER)
+    headers = [each for each in letter.headers if each[0] not in own]
+    headers.append((REDRIVEN_HEADER, b"%d" % (letter.redriven + 1)))
+    if for_group:
+        headers.append((REDRIVEN_GROUP_HEADER, letter.cause.get("group", "").encode()))
+    return Record(at, now_ms, letter.record.key, letter.record.value, tuple(headers))
 
 
 async def _to_the_end(move: Coroutine[Any, Any, None]) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from goqueue.model.dead_letters import (
     HEADER_PREFIX,
@@ -34,7 +34,7 @@ from goqueue.queues.delivery import operations as ops
 from goqueue.records import Headers, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
 
     from goqueue.partitions.measures import Measures
@@ -83,6 +83,15 @@ class DeadLetterServices(Protocol):
     ) -> Topic:
         """Make a topic and its partitions."""
 
+    async def create_internal_topic(self, name: str, partition_count: int) -> None:
+        """Make one of the broker's own topics, if it is not there."""
+
+
+OnDeadLettered: TypeAlias = (
+    "Callable[[TopicPartition, TopicPartition, str, Sequence[tuple[Record, Doom]]], None]"
+)
+"""Where messages were, where they are now, their group, and the messages with their causes."""
+
 
 def dead_letter_headers(
     source: TopicPartition, group_id: str, record: Record, doom: Doom, now_ms: int
@@ -114,6 +123,8 @@ class DeadLetters:
         queues.on_dead = self.look
         self._waiting: set[str] = set()
         """Groups that have messages to dead-letter."""
+        self.on_dead_lettered: OnDeadLettered | None = None
+        """Told of messages that were moved; set by whoever wants to know."""
         self._task: asyncio.Task[None] | None = None
         self._moves = Moves(queues, services.topics, services.targets, services.producer_ids)
 
@@ -227,6 +238,8 @@ class DeadLetters:
             from_offset=position.end_offset,
             append=target.append,
         )
+        if self.on_dead_lettered is not None:
+            self.on_dead_lettered(source.id, target.id, group.group_id, dead)
         reasons = [doom.reason for _, doom in dead]
         self._services.measures.dead_lettered(source.id.topic, group.group_id, reasons)
         if traces.is_on and target.id.topic in topics:
@@ -239,12 +252,15 @@ class DeadLetters:
         """The partition that takes the dead messages of another, made if need be."""
         name = dead_letter_topic(source.id.topic)
         topics = self._services.topics.catalogue.by_name
-        if name not in topics:
-            count = self._services.topics.catalogue.topic(source.id.topic).partition_count
+        source_topic = self._services.topics.catalogue.topic(source.id.topic)
+        if source_topic.is_internal:
+            await self._services.create_internal_topic(name, source_topic.partition_count)
+        elif name not in topics:
+            count = source_topic.partition_count
             with suppress(TopicExistsError):  # somebody may be faster
                 await self._services.create_topic(name, count, {"retention.ms": str(RETENTION_MS)})
         topic = self._services.topics.catalogue.topic(name)
-        if topic.is_internal:
+        if topic.is_internal and not source_topic.is_internal:
             raise InternalTopicError(f"{name} belongs to the broker: it takes no dead messages")
         number = source.id.partition % topic.partition_count
         return self._services.targets.of(TopicPartition(name, number))

@@ -25,9 +25,16 @@ if TYPE_CHECKING:
 MEMBER_GONE: Final = "its member is gone"
 REDRIVE_GROUP: Final = "__goqueue_redrive"
 """Knows which dead letters went back to where they came from; nobody is a member of it."""
+WEBHOOK_GROUP_PREFIX: Final = "__goqueue_webhook_"
+"""Of the groups that deliver events to webhook endpoints, one each; nobody is a member of one."""
 
 
 _NOTHING_YET: Final = LaneStats(0, 0, None, None)
+
+
+def is_internal_group(group_id: str) -> bool:
+    """Whether the broker keeps groups of that name for itself."""
+    return group_id == REDRIVE_GROUP or group_id.startswith(WEBHOOK_GROUP_PREFIX)
 
 
 class Source(NamedTuple):
@@ -66,7 +73,7 @@ class QueueGroup:
     @property
     def is_internal(self) -> bool:
         """The broker keeps it for itself: nobody joins it, and lists leave it out."""
-        return self.group_id == REDRIVE_GROUP
+        return is_internal_group(self.group_id)
 
     @property
     def is_dormant(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final, Protocol
 
+from goqueue.groups.stats import LeaveReason
 from goqueue.model.errors import (
     GroupModeError,
     GroupNotFoundError,
@@ -14,7 +15,7 @@ from goqueue.model.errors import (
 )
 from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
 from goqueue.model.tuples import NamedTuple
-from goqueue.queues.delivery.group import REDRIVE_GROUP, QueueGroup
+from goqueue.queues.delivery.group import QueueGroup, is_internal_group
 from goqueue.queues.delivery.members import SharedMember
 from goqueue.queues.delivery.settings import NEW_SHARE_GROUP, Mode
 
@@ -182,7 +183,10 @@ class ShareMembers:
             rack_id=said.rack_id or "",
             assigned=frozenset() if known is None else known.assigned or frozenset(),
         )
-        return group.members.join(member, self._queues.now_ms(group))
+        joined = group.members.join(member, self._queues.now_ms(group))
+        if known is None:
+            self._queues.tell_member(said.group_id, said.member_id, None)
+        return joined
 
     def _leave(self, said: ShareHeartbeat) -> ShareHeartbeatResult:
         """Let a member go, and leave it what it has: it may yet say what became of that.
@@ -192,6 +196,7 @@ class ShareMembers:
         group = self.group(said.group_id)
         group.members.leave(said.member_id)
         group.forget_member(said.member_id)
+        self._queues.tell_member(said.group_id, said.member_id, LeaveReason.LEFT)
         return ShareHeartbeatResult(said.member_id, LEAVING_EPOCH)
 
     async def release(
@@ -208,7 +213,7 @@ class ShareMembers:
 
 def check_is_free(group_id: str) -> None:
     """Raise `InvalidGroupIdError` for the name of a group that the broker keeps for itself."""
-    if group_id == REDRIVE_GROUP:
+    if is_internal_group(group_id):
         raise InvalidGroupIdError(f"{group_id!r} is an internal group: clients cannot join it")
 
 

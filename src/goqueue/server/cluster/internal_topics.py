@@ -14,6 +14,8 @@ from goqueue.model.internal_topics import (
     QUEUE_STATE,
     SCHEMAS,
     TRANSACTION_STATE,
+    WEBHOOKS,
+    WEBHOOKS_DEAD,
 )
 
 if TYPE_CHECKING:
@@ -35,4 +37,5 @@ def internal_topics(settings: BrokerSettings, node_count: int) -> dict[str, int]
         SCHEMAS: 1,
         PIPELINES: 1,
         **({AUDIT: 1} if settings.audit_topic else {}),
+        **({WEBHOOKS: 1, WEBHOOKS_DEAD: 1} if settings.webhooks.is_on else {}),
     }

@@ -79,6 +79,7 @@ _TAGS: Final = {
     "overview": "Overview of the node, and live events.",
     "pipelines": "Reports of Spark pipelines.",
     "admin": "Administration.",
+    "webhooks": "Events of the cluster, posted to other servers.",
     "access": "Users, API keys, roles and access control lists.",
     "cluster": "The nodes of a cluster and the partitions on them.",
     "health": "Probes for supervisors and load balancers.",

@@ -1,0 +1,1 @@
+"""Webhook endpoints: made, changed, tested; their deliveries."""

@@ -1,0 +1,1 @@
+"""Webhooks: events of the cluster, posted to the servers that asked for them."""
