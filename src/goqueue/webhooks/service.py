@@ -168,9 +168,13 @@ class Webhooks:
             self._running.pop(name).cancel()
         for name in wanted - self._running.keys():
             delivery = EndpointDelivery(
-                self._services, name, self.endpoints.all.get, self._sender, self.history
+                self._services, name, self._find, self._sender, self.history
             )
             self._running[name] = asyncio.create_task(delivery.run(), name=f"webhook {name}")
+
+    def _find(self, endpoint_id: str) -> Endpoint | None:
+        """An endpoint as it is now: the view is replaced as a whole with each change."""
+        return self.endpoints.all.get(endpoint_id)
 
     async def _forget_deleted(self) -> None:
         """Delete the groups of deleted endpoints; whether they are, the store says."""

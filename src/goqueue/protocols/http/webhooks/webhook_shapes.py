@@ -28,6 +28,8 @@ SecretText: TypeAlias = Annotated[
     str | None,
     doc("What requests are signed with, 16 to 200 characters. No response shows it again."),
 ]
+Description: TypeAlias = Annotated[str, doc("What it is for.", "chat", max_length=500)]
+EventIds: TypeAlias = Annotated[list[str], doc("Ids of events.", max_length=1000)]
 Retries: TypeAlias = Annotated[
     int, doc("Further attempts before the event is dead-lettered.", 20, ge=0, le=249)
 ]
@@ -40,7 +42,7 @@ class WebhookBody(msgspec.Struct, forbid_unknown_fields=True):
     events: EventNames = msgspec.field(default_factory=list)
     topics: TopicNames = msgspec.field(default_factory=list)
     secret: Annotated[SecretText, doc("One is made if it is omitted.")] = None
-    description: Annotated[str, doc("What it is for.", "chat", max_length=500)] = ""
+    description: Description = ""
     enabled: Annotated[bool, doc("Whether events are delivered; they are kept either way.")] = True
     timeout: Annotated[Duration, doc("For a target to respond.", "5s")] = 5_000
     max_retries: Retries = 20
@@ -56,15 +58,15 @@ class WebhookBody(msgspec.Struct, forbid_unknown_fields=True):
 class WebhookChanges(msgspec.Struct, forbid_unknown_fields=True):
     """What is to change; what is omitted stays."""
 
-    url: Annotated[Url | None, doc("Another target.")] = None
-    events: Annotated[EventNames | None, doc("In place of the old ones.")] = None
-    topics: Annotated[TopicNames | None, doc("In place of the old ones.")] = None
+    url: Url | None = None
+    events: EventNames | None = None
+    topics: TopicNames | None = None
     secret: SecretText = None
     new_secret: Annotated[bool, doc("Have another secret made; the response shows it.")] = False
-    description: Annotated[str | None, doc("What it is for.", "chat", max_length=500)] = None
+    description: Description | None = None
     enabled: Annotated[bool | None, doc("Deliver events, or keep them until later.")] = None
     timeout: Annotated[Duration | None, doc("For a target to respond.", "5s")] = None
-    max_retries: Annotated[Retries | None, doc("Further attempts.")] = None
+    max_retries: Retries | None = None
     backoff: Annotated[Duration | None, doc("Before the first retry.", "1s")] = None
     max_backoff: Annotated[Duration | None, doc("The longest back-off.", "1m")] = None
 
@@ -154,9 +156,7 @@ class PageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RedeliverBody(msgspec.Struct, forbid_unknown_fields=True):
     """Which dead events to deliver again."""
 
-    events: Annotated[
-        list[str] | None, doc("Their ids; all of the webhook, if omitted.", max_length=1000)
-    ] = None
+    events: Annotated[EventIds | None, doc("All of the webhook, if omitted.")] = None
 
 
 class Redelivered(msgspec.Struct):
