@@ -25,6 +25,7 @@ ALLOWED = {
     "insight",
     "configs",
     "transactions",
+    "webhooks",
     "queues",
     "quotas",
     "groups",

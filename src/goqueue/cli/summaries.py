@@ -37,6 +37,7 @@ SUMMARIES: Final = {
     "trace": "Message tracing: what happened to a message.",
     "transaction": "List transactions, and abort hanging ones.",
     "user": "Create, list, change and delete users.",
+    "webhook": "Create, change, test and delete webhooks, and see what they were sent.",
     "version": (
         "Show the version, the record codec, Python and the platform, here and on the server."
     ),

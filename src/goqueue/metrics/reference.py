@@ -41,6 +41,7 @@ _SECTIONS: Final = {
     "consumer": "Groups",
     "cluster": "Nodes and partition leaders",
     "audit": "The audit log",
+    "webhook": "Webhooks",
     "tls": "Certificates",
     "metrics": "The registry itself",
 }

@@ -91,13 +91,11 @@ class Deliverer:
     ) -> list[Delivery]:
         """Up to `limit` messages for a member, the most urgent first, waiting for the first.
 
-        Of these partitions if some are named: the broker's own readers are no members.
-
         Raises:
             GroupError: it is no member any more.
             CoordinatorUnavailableError: deliveries cannot be stored; nothing was handed out.
         """
-        if partitions is None:
+        if partitions is None:  # the broker's own readers name theirs, and are no members
             await self._services.queue_members.heartbeat(member)
         wanted = _Wanted(limit, visibility_ms, max_bytes)
         portions = await self._acquire(member, wanted, max_wait_ms, partitions)

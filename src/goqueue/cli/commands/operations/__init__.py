@@ -1,0 +1,1 @@
+"""What operators do to a server as a whole: maintenance and webhooks, a file each."""
