@@ -58,7 +58,17 @@ def series(metrics: Metrics, name: Definition, accept: str = "") -> dict[tuple[s
 # --- the names
 
 
-SUBSYSTEMS = {"broker", "storage", "consumer", "process", "cluster", "audit", "tls", "metrics"}
+SUBSYSTEMS = {
+    "broker",
+    "storage",
+    "consumer",
+    "process",
+    "cluster",
+    "audit",
+    "webhook",
+    "tls",
+    "metrics",
+}
 
 
 def test_every_name_is_there_once_and_follows_the_pattern() -> None:

@@ -1,1 +1,0 @@
-"""What operators do to a server as a whole: maintenance and webhooks, a file each."""
