@@ -89,7 +89,7 @@ async def send(to: Sender, url: str, timeout_ms: int = 20_000) -> Attempt:
 
 
 def run(work: Callable[[], Awaitable[Any]]) -> None:
-    asyncio.run(asyncio.wait_for(work(), 60))  # type: ignore[arg-type] # a coroutine
+    asyncio.run(asyncio.wait_for(work(), 60))
 
 
 def test_a_name_is_resolved_once_and_the_connection_goes_to_the_checked_address() -> None:
