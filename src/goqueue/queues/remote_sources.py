@@ -34,6 +34,8 @@ class RemoteSources:
         self._sources: dict[TopicIdPartition, RemoteSource] = {}
         self._unused: dict[TopicIdPartition, int] = {}
         """Answers since somebody has asked for a source."""
+        self._unled: set[TopicIdPartition] = set()
+        """Sources whose leader is looked for again soon."""
         self._watching: dict[int, asyncio.Task[None]] = {}
         self._asking: dict[int, asyncio.Task[Any]] = {}
 
@@ -49,6 +51,7 @@ class RemoteSources:
 
     def stop(self) -> None:
         """Follow nothing more."""
+        self._sources.clear()
         for task in self._watching.values():
             task.cancel()
 
@@ -61,14 +64,33 @@ class RemoteSources:
     def _watch(self, source: RemoteSource) -> None:
         """Ask the leader of a source, and end a question to it that leaves the source out."""
         node_id = self._leader(source)
-        if node_id is None or node_id == self._routes.node_id:
+        if node_id is None:
+            self._watch_soon(source)
             return
+        if node_id == self._routes.node_id:
+            return  # it is read here
         if node_id not in self._watching:
             task = asyncio.get_running_loop().create_task(self._follow(node_id))
             self._watching[node_id] = task
             task.add_done_callback(lambda _: self._watching.pop(node_id, None))
         elif source.leader_epoch < 0 and node_id in self._asking:
             self._asking[node_id].cancel()
+
+    def _watch_soon(self, source: RemoteSource) -> None:
+        """Look again for the leader of a source: somebody may wait for its messages."""
+        if source.key not in self._unled:
+            self._unled.add(source.key)
+            asyncio.get_running_loop().call_later(_RETRY_S, self._watch_again, source)
+
+    def _watch_again(self, source: RemoteSource) -> None:
+        self._unled.discard(source.key)
+        if self._sources.get(source.key) is not source or source.is_live:
+            return
+        self._unused[source.key] += 1
+        if self._unused[source.key] > _IDLE_ROUNDS:
+            del self._sources[source.key], self._unused[source.key]
+        else:
+            self._watch(source)
 
     async def _follow(self, node_id: int) -> None:
         """Ask a node for news of everything that it leads, until it leads nothing that is read."""
@@ -126,5 +148,6 @@ class RemoteSources:
                 source.follow(told)
             else:
                 source.is_live = False
+                self._watch_soon(source)
         for source in by_key.values():
             source.is_live = source.leader_epoch >= 0

@@ -29,6 +29,12 @@ async def known(source: RecordSource) -> None:
         await source.known()
 
 
+def starts_at(source: RecordSource, offset: int) -> None:
+    """What is below an offset was deleted, which a source on another node is yet to hear."""
+    if isinstance(source, RemoteSource):
+        source.starts_at(offset)
+
+
 class QueueSources:
     """Finds the source of each partition."""
 

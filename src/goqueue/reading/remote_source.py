@@ -95,6 +95,7 @@ class RemoteSource:
 
     def follow(self, told: Struct) -> None:
         """Take in what the leader tells; what is committed never goes back."""
+        is_first = self.leader_epoch < 0  # somebody may wait to hear that there is nothing yet
         self.is_live = True
         self.leader_epoch = told.leader_epoch
         for lane, first, end in sorted(
@@ -108,7 +109,7 @@ class RemoteSource:
         self.log_start = max(self.log_start, told.log_start)
         self.lanes.forget_before(self.log_start)
         self.transactions.forget_before(self.log_start)
-        has_more = told.high_watermark > self.high_watermark
+        has_more = is_first or told.high_watermark > self.high_watermark
         has_stable = told.last_stable > self.last_stable
         self.high_watermark = max(self.high_watermark, told.high_watermark)
         self.last_stable = max(self.last_stable, told.last_stable)
@@ -116,6 +117,10 @@ class RemoteSource:
             self._waiters[Isolation.READ_UNCOMMITTED].wake()
         if has_stable:
             self._waiters[Isolation.READ_COMMITTED].wake()
+
+    def starts_at(self, offset: int) -> None:
+        """The leader has deleted what is below an offset; it tells so itself a moment later."""
+        self.log_start = max(self.log_start, offset)
 
     async def fetch(
         self, offset: int, max_bytes: int, isolation: Isolation

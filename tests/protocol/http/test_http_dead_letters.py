@@ -48,7 +48,7 @@ def bury(api: HttpApi, topic: str, group: str, *values: str, **fields: Any) -> N
     member = join(api, group, topic)
     api.publish(topic, *values, **fields)
     taken: list[dict[str, Any]] = []
-    while len(taken) < len(values):
+    while len(taken) < max(len(values), api.get(f"/groups/{group}")["total_lag"]):
         taken += poll(api, group, member)
     reject(api, taken)
     eventually(lambda: api.get(f"/groups/{group}")["total_lag"] == 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import threading
 import time
 from collections import Counter
@@ -69,7 +70,7 @@ def test_a_message_comes_with_everything_that_is_needed_to_settle_it(
     assert found["delivery_count"] == 1
     place, _, nonce = found["receipt_handle"].rpartition(":")
     assert place == f"{topic}:1:0:1"
-    assert len(nonce) == 16
+    assert re.fullmatch("[0-9a-f]{16}([0-9a-f]{2,4})?", nonce), "in a cluster, with its shard"
     assert 25_000 <= found["visible_until"] - before_ms <= 60_000
 
 
@@ -79,7 +80,9 @@ def test_shared_members_have_each_message_once_between_them(
     first, second = join(api, group, topic), join(api, group, topic)
     api.publish(topic, *(str(number) for number in range(10)))
     one = poll(api, group, first, "limit=4")
-    two = poll(api, group, second)
+    two: list[dict[str, Any]] = []
+    while len(two) < 6:  # partitions of a cluster have their messages one after the other
+        two += poll(api, group, second)
     assert len(one) == 4
     assert sorted(values(one) + values(two)) == [str(number) for number in range(10)]
     assert nothing(api, group, first)
@@ -516,7 +519,7 @@ def test_receipts_that_nobody_gave_are_refused_with_the_reason(
         (true.replace(topic, "nowhere"), 404, "unknown_receipt"),
         ("", 400, "malformed_receipt"),
         ("x", 400, "malformed_receipt"),
-        (true + "0", 400, "malformed_receipt"),
+        (true + "g", 400, "malformed_receipt"),
         (true.replace(":0:0:1:", ":0:-1:1:"), 400, "malformed_receipt"),
         ("é" * 10_000, 400, "malformed_receipt"),
         (true.upper(), 400, "malformed_receipt"),

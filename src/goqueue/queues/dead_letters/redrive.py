@@ -28,6 +28,7 @@ from goqueue.queues.dead_letters.redrive_engine import (
 )
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.group import REDRIVE_GROUP
+from goqueue.queues.sources import starts_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -151,7 +152,9 @@ class Redrives:
         async with self._engine.lock:
             purged = await self._letters.count(source)
             for partition in self._letters.partitions(source):
-                await self._services.record_deletion.delete(partition.id, None)
+                starts_at(
+                    partition, await self._services.record_deletion.delete(partition.id, None)
+                )
         return purged
 
     async def note_moved(

@@ -1,0 +1,104 @@
+"""Partitions that another node leads, as queue groups follow them."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from goqueue.model.errors import LeaderUnavailableError
+from goqueue.model.topic_partition import TopicPartition
+from goqueue.queues.remote_sources import RemoteSources
+from goqueue.queues.sources import starts_at
+from goqueue.wire.kafka.error_codes import ErrorCode
+
+PLACE, KEY = TopicPartition("t", 0), (UUID(int=1), 0)
+
+
+class OtherNode:
+    """Node 2, which leads the partition once it is told to, and answers what is asked of it."""
+
+    node_id = 1
+
+    def __init__(self) -> None:
+        self.peers = self
+        self.leads = False
+        self.knows_it = True
+        self.high_watermark = 0
+
+    def leader_of(self, _place: TopicPartition) -> int:
+        if not self.leads:
+            raise LeaderUnavailableError("nobody leads it")
+        return 2
+
+    async def ask(self, *_: object, partitions: list[dict[str, Any]], **_more: object) -> Any:
+        (asked,) = partitions
+        if self.knows_it and asked["high_watermark"] == self.high_watermark:
+            await asyncio.sleep(0.01 if asked["leader_epoch"] >= 0 else 0)
+        told = SimpleNamespace(
+            topic_id=asked["topic_id"],
+            partition_index=asked["partition_index"],
+            error_code=ErrorCode.none if self.knows_it else ErrorCode.not_leader_or_follower,
+            leader_epoch=5,
+            log_start=0,
+            high_watermark=self.high_watermark,
+            last_stable=self.high_watermark,
+            lane_runs=b"",
+            aborted=b"",
+        )
+        await asyncio.sleep(0)
+        return SimpleNamespace(partitions=[told])
+
+
+@pytest.mark.parametrize("high_watermark", [0, 3])
+def test_a_source_whose_leader_is_elected_while_somebody_waits_is_followed(
+    high_watermark: int,
+) -> None:
+    async def scenario() -> None:
+        node: Any = OtherNode()
+        node.high_watermark = high_watermark
+        sources = RemoteSources(node, node)
+        source = sources.of(PLACE, KEY)
+        waiting = asyncio.ensure_future(source.known())
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        node.leads = True
+        async with asyncio.timeout(3):  # less than what is waited for a leader that is silent
+            await waiting
+        assert (source.leader_epoch, source.high_watermark) == (5, high_watermark)
+        sources.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_node_that_does_not_know_yet_that_it_leads_is_asked_again() -> None:
+    async def scenario() -> None:
+        node: Any = OtherNode()
+        node.leads, node.knows_it = True, False
+        sources = RemoteSources(node, node)
+        source = sources.of(PLACE, KEY)
+        waiting = asyncio.ensure_future(source.known())
+        await asyncio.sleep(0.05)
+        node.knows_it = True
+        async with asyncio.timeout(3):
+            await waiting
+        assert source.is_live
+        sources.stop()
+
+    asyncio.run(scenario())
+
+
+def test_what_was_deleted_is_not_read_while_the_leader_has_not_told() -> None:
+    async def scenario() -> None:
+        node: Any = OtherNode()
+        sources = RemoteSources(node, node)
+        source = sources.of(PLACE, KEY)
+        starts_at(source, 7)
+        starts_at(source, 4)
+        assert source.log_start == 7
+        sources.stop()
+
+    asyncio.run(scenario())
