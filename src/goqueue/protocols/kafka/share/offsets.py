@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,10 +32,12 @@ from goqueue.protocols.kafka.rights import (
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, once_each
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.share.members import ShareMembers
+from goqueue.queues.sources import known
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from uuid import UUID
 
     from goqueue.broker.broker import Broker
@@ -102,9 +106,24 @@ class ShareOffsetsApi:
     async def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Where each group has its oldest message that it is not done with."""
         groups = once_each(request.groups, key=lambda each: each.group_id)
+        if self._queues.in_cluster:
+            await self._known(each.group_id for each in groups)
         return await encode_in_turns(
             ctx, {"groups": Each(groups, partial(self._describe, ctx.may))}
         )
+
+    async def _known(self, group_ids: Iterable[str]) -> None:
+        """Wait for the ends of partitions that other nodes lead; of a silent leader, for a while.
+
+        Of a group that has not been read from yet, nobody has asked for them before.
+        """
+        sources = self._queues.sources
+        for group_id in group_ids:
+            with suppress(CoordinatorUnavailableError):
+                read = self._members.find(group_id)
+                found = () if read is None else map(sources.find, read.queues)
+                waits = [known(each) for each in found if each is not None]
+                await asyncio.gather(*waits, return_exceptions=True)
 
     def _describe(self, may: Permissions, asked: Struct) -> dict[str, Any]:
         """What there is to say of a group; of one that is not there, that it has read nothing."""
