@@ -1,14 +1,17 @@
 """An OpenID Connect provider of a few lines, as a process of its own.
 
 It has a configuration page, keys, and a token endpoint for client credentials: whoever asks as
-`client_id` gets a token with that subject.
+`client_id` gets a token with that subject. Its sign-in page asks nobody anything: whoever goes
+there is `person`, and is sent back at once with a code, which the token endpoint takes with PKCE.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -16,7 +19,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
@@ -25,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 AUDIENCE = "goqueue"
-ROLES = {"admin-svc": ["ops"], "writer": ["writers"], "reader": ["readers"]}
+PERSON = "person"
+ROLES = {"admin-svc": ["ops"], "writer": ["writers"], "reader": ["readers"], PERSON: ["ops"]}
 
 
 class Provider:
@@ -36,6 +40,8 @@ class Provider:
         self.issuer = ""
         self.lifetime_s = lifetime_s
         self.reads = 0
+        self.codes: dict[str, dict[str, str]] = {}
+        """What was asked for at the sign-in page, by the code that was given."""
 
     def keys(self) -> dict[str, Any]:
         self.reads += 1
@@ -58,49 +64,83 @@ class Provider:
         return jwt.encode(header, self.claims(subject, **others), self.key)
 
 
-def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if self.path.endswith("/.well-known/openid-configuration"):
-                document = {
-                    "issuer": provider.issuer,
-                    "jwks_uri": f"{provider.issuer}/keys",
-                    "token_endpoint": f"{provider.issuer}/token",
-                }
-                self._answer(document)
-            elif self.path == "/keys":
-                self._answer(provider.keys())
-            else:
-                self.send_error(404)
+class _Handler(BaseHTTPRequestHandler):
+    """Answers for the provider of its server."""
 
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
-            client = (parse_qs(body).get("client_id") or [""])[0]
-            scheme, _, basic = self.headers.get("Authorization", "").partition(" ")
-            if scheme == "Basic":
-                client = base64.b64decode(basic).decode().partition(":")[0]
-            token = provider.token(client)
-            self._answer(
-                {"access_token": token, "token_type": "Bearer", "expires_in": provider.lifetime_s}
-            )
+    provider: Provider
 
-        def _answer(self, document: dict[str, Any]) -> None:
-            raw = json.dumps(document).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(raw)))
-            self.end_headers()
-            self.wfile.write(raw)
+    def do_GET(self) -> None:
+        if self.path.endswith("/.well-known/openid-configuration"):
+            document = {
+                "issuer": self.provider.issuer,
+                "jwks_uri": f"{self.provider.issuer}/keys",
+                "token_endpoint": f"{self.provider.issuer}/token",
+                "authorization_endpoint": f"{self.provider.issuer}/authorize",
+            }
+            self._answer(document)
+        elif self.path.startswith("/authorize?"):
+            self._sign_in(dict(parse_qsl(urlsplit(self.path).query)))
+        elif self.path == "/keys":
+            self._answer(self.provider.keys())
+        else:
+            self.send_error(404)
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
+        asked = dict(parse_qsl(body))
+        if asked.get("grant_type") == "authorization_code":
+            self._exchange(asked)
+            return
+        client = (parse_qs(body).get("client_id") or [""])[0]
+        scheme, _, basic = self.headers.get("Authorization", "").partition(" ")
+        if scheme == "Basic":
+            client = base64.b64decode(basic).decode().partition(":")[0]
+        token = self.provider.token(client)
+        self._answer(
+            {"access_token": token, "token_type": "Bearer", "expires_in": self.provider.lifetime_s}
+        )
 
-    return Handler
+    def _sign_in(self, asked: dict[str, str]) -> None:
+        assert asked["code_challenge_method"] == "S256"
+        code = secrets.token_urlsafe(16)
+        self.provider.codes[code] = asked
+        back = urlencode({"state": asked["state"], "code": code})
+        self.send_response(302)
+        self.send_header("Location", f"{asked['redirect_uri']}?{back}")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def _exchange(self, asked: dict[str, str]) -> None:
+        begun = self.provider.codes.pop(asked["code"], None)
+        digest = hashlib.sha256(asked["code_verifier"].encode()).digest()
+        challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+        if (
+            begun is None
+            or begun["code_challenge"] != challenge
+            or begun["redirect_uri"] != asked["redirect_uri"]
+        ):
+            self.send_error(400)
+            return
+        token = self.provider.token(PERSON, aud=begun["client_id"], nonce=begun["nonce"])
+        self._answer({"access_token": "opaque", "id_token": token, "token_type": "Bearer"})
+
+    def _answer(self, document: dict[str, Any]) -> None:
+        raw = json.dumps(document).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(raw)))
+        self.end_headers()
+        self.wfile.write(raw)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
 
 
 def serve(provider: Provider) -> ThreadingHTTPServer:
     """A server on a free port, which the caller runs."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(provider))
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), type("Handler", (_Handler,), {"provider": provider})
+    )
     provider.issuer = f"http://127.0.0.1:{server.server_port}"
     return server
 

@@ -8,32 +8,25 @@ takes long, such as deriving keys from a password, is done in the executor. Wron
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from goqueue.access.api_keys import KEY_PREFIX, is_key_id
 from goqueue.access.login_throttle import LoginThrottle
-from goqueue.access.name_rules import map_name
-from goqueue.access.principals import Principal, PrincipalKind
+from goqueue.access.name_rules import distinguished_name, map_name
+from goqueue.access.principals import Login, Principal, PrincipalKind
 from goqueue.model.errors import AuthenticationFailedError
 from goqueue.model.limits import MAX_USER_NAME_BYTES
-from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from concurrent.futures import Executor
 
     from goqueue.access.directory import AccessDirectory
-    from goqueue.access.oidc import OidcTokens
+    from goqueue.access.oidc.tokens import OidcTokens
     from goqueue.access.settings import AccessSettings
     from goqueue.runtime.clock import Clock
-
-
-class Login(NamedTuple):
-    """A login that succeeded, and when it stops to count, by the wall clock (None: never)."""
-
-    principal: Principal
-    expires_ms: int | None = None
 
 
 class Authenticator:
@@ -108,6 +101,11 @@ class Authenticator:
             await self.slow_down(host, "")
             raise
 
+    def peer(self, certificate: Mapping[str, Any] | None) -> Principal | None:
+        """Who a client is by the certificate that TLS has verified, as `ssl` tells it."""
+        subject = (certificate or {}).get("subject")
+        return self.certificate(distinguished_name(subject)) if subject else None
+
     def certificate(self, subject: str) -> Principal | None:
         """Who a client is whose certificate has this subject (RFC 2253); None: no rule matches."""
         name = map_name(self._settings.certificate_rules, subject)
@@ -149,13 +147,18 @@ class Authenticator:
         if self._settings.oidc is None:
             raise AuthenticationFailedError("a token, and no OIDC provider is configured")
         if self._tokens is None:
-            from goqueue.access.oidc import OidcTokens  # noqa: PLC0415 - seldom needed
+            from goqueue.access.oidc.tokens import OidcTokens  # noqa: PLC0415 - seldom needed
 
             self._tokens = OidcTokens(self._settings.oidc, self._executor, self._clock)
-        accepted = await self._tokens.check(token)
-        if is_key_id(accepted.principal.name):
-            raise AuthenticationFailedError("a token whose subject has the form of a key's id")
-        principal, expires_ms = accepted
+        return self.of_token(Login(*await self._tokens.check(token)))
+
+    def of_token(self, login: Login) -> Login:
+        """Whom a token is about, with the tenant that the name belongs to.
+
+        Raises:
+            AuthenticationFailedError: the token says another tenant, or the tenant is disabled.
+        """
+        principal, expires_ms = login
         tenant = self._directory.tenant_of(principal.name)
         if tenant is not None and principal.tenant not in {None, tenant}:
             raise AuthenticationFailedError(

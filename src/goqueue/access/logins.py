@@ -7,14 +7,15 @@ import secrets
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from goqueue.access.authenticator import Authenticator, Login
 from goqueue.access.keys import Mechanism
+from goqueue.access.principals import Login
 from goqueue.access.scram import ScramLogin, ScramState
 from goqueue.model.errors import AuthenticationFailedError
 from goqueue.model.limits import MAX_SASL_MESSAGE_BYTES, MAX_TOKEN_CHARS
 from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
+    from goqueue.access.authenticator import Authenticator
     from goqueue.access.users import Users
 
 

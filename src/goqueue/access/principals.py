@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
+
+from goqueue.model.tuples import NamedTuple
 
 
 class PrincipalKind(StrEnum):
@@ -42,3 +45,14 @@ class Principal(msgspec.Struct, frozen=True, cache_hash=True):
 
 ANONYMOUS: Final = Principal("ANONYMOUS", PrincipalKind.ANONYMOUS)
 """A client that was not asked who it is; Kafka's name for it."""
+
+
+class Login(NamedTuple):
+    """A login that succeeded, and when it stops to count, by the wall clock (None: never)."""
+
+    principal: Principal
+    expires_ms: int | None = None
+
+
+CertificatePrincipal: TypeAlias = Callable[[Mapping[str, Any] | None], Principal | None]
+"""Who a client is by the certificate that TLS has verified, as `ssl` tells it."""

@@ -25,6 +25,14 @@ class OidcSettings(msgspec.Struct, frozen=True):
     roles: Mapping[str, str] = msgspec.field(default_factory=dict)
     """From a value of that claim to a role; other values give none."""
     tenant_claim: str | None = None
+    client_id: str | None = None
+    """As whom people sign in to the console; None: they cannot."""
+    client_secret: str | None = None
+    redirect_url: str | None = None
+    """Where the provider sends them back to; None: to where they came from."""
+
+    def __repr__(self) -> str:
+        return f"OidcSettings({self.issuer!r})"  # no secret
 
 
 class AccessSettings(msgspec.Struct, frozen=True):
@@ -46,6 +54,10 @@ class AccessSettings(msgspec.Struct, frozen=True):
     """An API key with all rights that is stored nowhere."""
     max_login_delay_s: float = 2.0
     """How long a login waits at most after many wrong ones of the same name."""
+    session_lifetime_s: float = 8 * 3600.0
+    """How long somebody stays signed in to the console."""
+    secure_cookies: bool = False
+    """Browsers reach this server by HTTPS only."""
     oidc: OidcSettings | None = None
     certificate_rules: tuple[NameRule, ...] = _AS_IT_IS
     """From the subject of a client's certificate to a name."""

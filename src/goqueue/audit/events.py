@@ -17,6 +17,7 @@ class Event(StrEnum):
     AUTH_SUCCESS = "auth_success"
     AUTH_FAILURE = "auth_failure"
     AUTH_EXPIRED = "auth_expired"
+    SIGNED_OUT = "signed_out"
     USER_CHANGED = "user_changed"
     USER_DELETED = "user_deleted"
     ROLE_CHANGED = "role_changed"

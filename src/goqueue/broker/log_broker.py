@@ -10,6 +10,7 @@ from goqueue.access.administration import AccessAdministration
 from goqueue.access.authenticator import Authenticator
 from goqueue.access.authorizer import Authorizer
 from goqueue.access.directory import AccessDirectory
+from goqueue.access.sessions import Sessions
 from goqueue.access.tenants.administration import TenantAdministration
 from goqueue.access.users import Users
 from goqueue.audit.log import NO_AUDIT
@@ -171,6 +172,8 @@ class LogBroker:
         self.authenticator = Authenticator(settings, self.access, self.clock, self.executor)
         self.quotas = Quotas(store, self.clock, self.measures, self.access.tenants, self.keeper)
         """Of clients and of tenants."""
+        self.sessions = Sessions(self.access, self.clock, settings.session_lifetime_s)
+        """Who is signed in to the console of this node."""
 
     def _make_topics(self) -> Topics:
         if self.keeper is None:

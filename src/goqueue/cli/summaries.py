@@ -23,6 +23,9 @@ SUMMARIES: Final = {
     "config": "Contexts of this user, and the effective settings of a server.",
     "delayed": "Delayed messages: list, show, cancel.",
     "health": "Check that the server responds; the exit code is 1 when it does not.",
+    "init": (
+        "Set up a server that other machines may reach: certificates, administrator, configuration."
+    ),
     "key": "Create, list and revoke API keys.",
     "login": (
         "Keep an API key or a token for a server. It is asked for, or read from standard input."

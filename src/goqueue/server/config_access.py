@@ -11,6 +11,7 @@ import msgspec
 from goqueue.access.name_rules import DEFAULT, parse_rules, split_rules
 from goqueue.access.settings import AccessSettings, OidcSettings
 from goqueue.server.config_kinds import (
+    DAY,
     MINUTE,
     SECOND,
     Duration,
@@ -83,6 +84,11 @@ class AuthSection(Section):
         "How long a login waits at most, after many wrong logins of the same name. From one "
         "address an eighth of it.",
     )
+    session_lifetime_ms: int = setting(
+        round(_ACCESS.session_lifetime_s * SECOND),
+        Duration(MINUTE, 31 * DAY),
+        "How long somebody stays signed in to the console.",
+    )
     certificate_rules: tuple[str, ...] = setting(
         (DEFAULT,),
         NameRules(),
@@ -132,6 +138,22 @@ class OidcSection(Section):
         "Which role each value of that claim gives. Values that are not named here give none.",
     )
     tenant_claim: str | None = setting(None, Word(), "The claim with the tenant of the principal.")
+    client_id: str | None = setting(
+        None,
+        Word(),
+        "The client that this server is at the provider. With it people can sign in to the console "
+        "there; the provider sends them back to `/session/oidc/callback`.",
+    )
+    client_secret: str | None = setting(
+        None, Word(), "The secret of that client, if it has one.", secret=True
+    )
+    redirect_url: str | None = setting(
+        None,
+        Word(),
+        "Where the provider sends people back to, as in "
+        "`https://queue.example.org/session/oidc/callback`. Not set: to the address by which they "
+        "called this server.",
+    )
 
 
 class AclSection(Section):

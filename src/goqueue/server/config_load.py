@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from goqueue.access.credentials import check_user_name
-from goqueue.access.oidc_urls import check_url
+from goqueue.access.oidc.urls import check_url
 from goqueue.model.errors import UnacceptableCredentialError
 from goqueue.model.limits import MAX_USER_NAME_BYTES
 from goqueue.server.config import LOOPBACK, SECTIONS, TABLE, Config, problem_with

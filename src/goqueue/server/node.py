@@ -322,6 +322,9 @@ class Node:
             hosts=self.config.http_hosts(),
             origins=self.config.http.allowed_origins,
             client_of=wiring.client_addresses(self.config),
+            certificate_principal=wiring.certificate_principal(
+                self.config, tls, self.broker.authenticator
+            ),
         )
         self.http = HttpListener(self._api, settings)
         async with listening("HTTP", host, port):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from goqueue.access.authenticator import Authenticator
+    from goqueue.access.principals import CertificatePrincipal
     from goqueue.broker.log_broker import LogBroker
     from goqueue.configs.broker_configs import BrokerConfigs
     from goqueue.server.config import Config
@@ -74,6 +75,8 @@ def access_settings(config: Config) -> AccessSettings:
         open_metrics=config.auth.open_metrics,
         root_key=config.auth.root_key,
         max_login_delay_s=config.auth.max_login_delay_ms / 1000,
+        session_lifetime_s=config.auth.session_lifetime_ms / 1000,
+        secure_cookies=config.tls.enabled or config.tls.terminated_by_proxy,
         oidc=_oidc_settings(config),
         certificate_rules=parse_rules(config.auth.certificate_rules),
     )
@@ -93,6 +96,9 @@ def _oidc_settings(config: Config) -> OidcSettings | None:
         roles_claim=said.roles_claim,
         roles=dict(each.split("=", 1) for each in said.roles),
         tenant_claim=said.tenant_claim,
+        client_id=said.client_id,
+        client_secret=said.client_secret,
+        redirect_url=said.redirect_url,
     )
 
 
@@ -184,15 +190,22 @@ def kafka_listener(
         name=_listener_name(encrypted=tls is not None, login=config.asks_kafka_clients),
         tls=tls,
         requires_authentication=config.asks_kafka_clients,
-        certificate_principal=(
-            authenticator.certificate if authenticator and config.auth.enabled and tls else None
-        ),
+        certificate_principal=certificate_principal(config, tls, authenticator),
         max_connections=limits.max_connections,
         max_request_bytes=limits.max_request_bytes,
         max_listener_bytes=limits.request_memory_bytes,
         idle_s=limits.idle_timeout_ms / 1000,
         stalled_write_s=limits.stalled_write_timeout_ms / 1000,
     )
+
+
+def certificate_principal(
+    config: Config, tls: ssl.SSLContext | None, authenticator: Authenticator | None
+) -> CertificatePrincipal | None:
+    """Who clients of the Kafka and HTTP listeners are by their certificates; None: nobody looks."""
+    if authenticator is None or tls is None or not config.auth.enabled:
+        return None
+    return authenticator.peer
 
 
 def connection_limits(configs: BrokerConfigs, settings: ListenerSettings) -> ConnectionLimits:

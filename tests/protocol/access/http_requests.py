@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from support.guarded import GROUP, ID, TOPIC
+from support.guarded import GROUP, ID, ROOT_KEY, TOPIC
 
 if TYPE_CHECKING:
     from goqueue.protocols.http.api.route import Route
@@ -69,6 +69,7 @@ _BODIES: dict[str, Any] = {
         "operations": ["read"],
         "effect": "allow",
     },
+    "POST /session": {"key": ROOT_KEY},
     "POST /admin/keys": {"name": "made", "roles": ["readonly"]},
     "PUT /admin/users/{user}": {"password": "long-enough-1"},
     "PUT /admin/users/{user}/roles": {"roles": ["readonly"]},

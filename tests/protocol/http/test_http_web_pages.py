@@ -79,6 +79,44 @@ def test_a_name_that_points_here_by_dns_rebinding_is_refused(broker: ServerProce
         connection.close()
 
 
+def test_two_names_in_one_request_are_refused(broker: ServerProcess) -> None:
+    """One of them would be checked, and a proxy in between may have used the other."""
+    for names in (("localhost", "evil.example"), ("evil.example", "localhost")):
+        with socket.create_connection(("127.0.0.1", broker.http_port), timeout=60) as raw:
+            hosts = "".join(f"Host: {each}\r\n" for each in names)
+            raw.sendall(f"GET /topics HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n".encode())
+            answer = b"".join(iter(lambda: raw.recv(65536), b""))
+        assert answer.startswith(b"HTTP/1.1 400"), answer
+        assert b"two Host headers" in answer
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "Host: evil.example",
+        "Host: LOCALHOST.evil.example",
+        "Host: 127.0.0.1.evil.example",
+        "Host: localhost\r\nOrigin: http://localhost.evil.example",
+        "Host: localhost\r\nOrigin: null",
+        "Host: localhost\r\nOrigin: http://localhost@evil.example",
+        "Host: localhost\r\nSec-Fetch-Site: cross-site",
+        "Host: localhost\r\nSec-Fetch-Site: SAME-ORIGIN, cross-site\r\nOrigin: http://evil.example",
+    ],
+)
+def test_names_that_only_look_like_ours_store_nothing(
+    broker: ServerProcess, api: HttpApi, topic: str, headers: str
+) -> None:
+    head = (
+        f"POST /topics/{topic}/messages HTTP/1.1\r\n{headers}\r\nConnection: close\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(MESSAGE)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", broker.http_port), timeout=60) as raw:
+        raw.sendall(head.encode() + MESSAGE.encode())
+        answer = b"".join(iter(lambda: raw.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 403"), answer
+    assert count(api, topic) == 0
+
+
 def test_names_and_addresses_of_this_machine_are_taken(broker: ServerProcess) -> None:
     port = broker.http_port
     for host in (

@@ -17,7 +17,7 @@ from joserfc.jwk import OctKey, RSAKey
 from msgspec.structs import replace
 
 from goqueue.access.name_rules import parse_rules
-from goqueue.access.oidc import OidcTokens
+from goqueue.access.oidc.tokens import OidcTokens
 from goqueue.access.principals import Principal, PrincipalKind
 from goqueue.access.settings import OidcSettings
 from goqueue.model.errors import AuthenticationFailedError

@@ -172,6 +172,8 @@ class ForwardingInterceptor(ErrorInterceptor):
         if status is StatusCode.UNIMPLEMENTED:
             self._forwards.check_version(node_id, answer.details)
         if status is not StatusCode.OK:
+            context.set_code(status)  # for who looks at the call after it was ended
+            context.set_details(answer.details)
             await context.abort(status, answer.details, tuple(trailers))
         context.set_trailing_metadata(tuple(trailers))
 

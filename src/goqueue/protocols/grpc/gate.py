@@ -1,4 +1,4 @@
-"""Who a call comes from: by its metadata, or as another node says."""
+"""Who a call comes from: by its metadata, its certificate, or as another node says."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from goqueue.access.principals import ANONYMOUS
 from goqueue.model.errors import AuthenticationFailedError, AuthorizationFailedError
 from goqueue.model.tuples import NamedTuple
+from goqueue.protocols.grpc.audited import CallTrail
+from goqueue.protocols.grpc.peers import host_of, subject_of
 from goqueue.protocols.grpc.rights import HEALTH, TOPIC_READ, TOPIC_WRITE
 from goqueue.protocols.logins import FAILED, MISSING, Logins, credential_of
 from goqueue.protocols.permissions import Permissions
@@ -34,8 +36,10 @@ class Gate:
     def __init__(self, broker: LogBroker) -> None:
         self._authorizer = broker.authorizer
         self._quotas = broker.quotas
+        self._authenticator = broker.authenticator
         self._logins = Logins(broker.authenticator, broker.authorizer, broker.clock.monotonic_s)
         self._allow_health = broker.settings.access.allow_health
+        self.trail = CallTrail(broker.audit)
         self.streams = GuardedStreams(lambda: self._authorizer.version)
 
     async def admit(self, context: aio.ServicerContext[Any, Any], right: Needs) -> Permissions:
@@ -81,6 +85,9 @@ class Gate:
         metadata = dict(context.invocation_metadata() or ())
         authorization, key = metadata.get("authorization"), metadata.get("x-api-key")
         if authorization is None and key is None:
+            certified = self._certified(context)
+            if certified is not None:
+                return certified
             if self._logins.is_required and not (right is HEALTH and self._allow_health):
                 raise AuthenticationFailedError(MISSING)
             return ANONYMOUS
@@ -92,14 +99,12 @@ class Gate:
             _log.warning("gRPC client %s: %s", host, error)
             raise AuthenticationFailedError(FAILED) from None
 
-
-def host_of(peer: str) -> str:
-    """The address in what gRPC calls a peer: `ipv4:127.0.0.1:5000`, `ipv6:%5B::1%5D:5000`."""
-    kind, _, rest = peer.partition(":")
-    if kind not in {"ipv4", "ipv6"}:
-        return "local"
-    host = rest.rpartition(":")[0]
-    return host.replace("%5B", "").replace("%5D", "").strip("[]")
+    def _certified(self, context: aio.ServicerContext[Any, Any]) -> Principal | None:
+        """Who the client is by its certificate, which TLS has verified."""
+        if not self._logins.is_required:
+            return None
+        subject = subject_of(context)
+        return None if subject is None else self._authenticator.certificate(subject)
 
 
 def _text(value: str | bytes | None) -> str | None:

@@ -13,6 +13,7 @@ from grpc import aio
 
 from goqueue.cluster.facts import as_refused
 from goqueue.model.errors import GoQueueError
+from goqueue.protocols.grpc.audited import Call
 from goqueue.protocols.grpc.errors import ServerStoppingError, status_of, to_error
 from goqueue.protocols.grpc.request_bounds import BoundedParser, parser_of
 from goqueue.protocols.grpc.rights import CALLER, RIGHTS, caller
@@ -129,37 +130,57 @@ class ErrorInterceptor(aio.ServerInterceptor):
         )
 
     def _guarded(self, inner: Handler, method: str, parser: BoundedParser[Any] | None) -> Handler:
-        right = RIGHTS[method]
+        run = self._checked(inner, method, parser)
 
         async def handle(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
+            call = Call(method, context, request)
+            del request
             try:
-                may = await self._gate.admit(context, right)
-                CALLER.set(may)
-                self._gate.charge(context, may, right, 0 if parser is None else len(request))
-                if parser is not None:
-                    request = parser.parse_quickly(request) or await parser.parse(request)
-                    if not may.is_open:
-                        right.require(may, request)
-                return await inner(request, context)
+                return await run(call)
             except GoQueueError as error:
-                # A call that is aborted is part of a cycle of references, and so would the request
-                # be, by these frames: up to 4 MB that wait for a collection of garbage.
-                del request
-                await _abort(context, error.with_traceback(None))
+                await self._refuse(call, error.with_traceback(None))
             except asyncio.CancelledError:
                 refusal = self._gate.streams.refusal()
-                if refusal is not None:
-                    await _abort(context, refusal)
-                if not self._streams.is_stopping:
+                if refusal is None and not self._streams.is_stopping:
                     raise
-                await _abort(context, ServerStoppingError("the server is stopping"))
+                await self._refuse(call, refusal or ServerStoppingError("the server is stopping"))
             except aio.AbortError:
+                self._gate.trail.aborted(call)
                 raise
             except Exception:
                 logger.exception("%s failed", method)
-                await _abort(context, GoQueueError("the broker failed; its log says how"))
+                await self._refuse(call, GoQueueError("the broker failed; its log says how"))
 
         return handle
+
+    def _checked(
+        self, inner: Handler, method: str, parser: BoundedParser[Any] | None
+    ) -> Callable[[Call], Awaitable[Any]]:
+        """Calls a handler for a client that may call it."""
+        right, gate = RIGHTS[method], self._gate
+
+        async def run(call: Call) -> Any:
+            may = call.may = await gate.admit(call.context, right)
+            CALLER.set(may)
+            gate.charge(call.context, may, right, 0 if parser is None else len(call.request))
+            if parser is not None:
+                call.request = parser.parse_quickly(call.request) or await parser.parse(
+                    call.request
+                )
+                if not may.is_open:
+                    right.require(may, call.request)
+            answer = await inner(call.request, call.context)
+            gate.trail.served(call)
+            return answer
+
+        return run
+
+    async def _refuse(self, call: Call, error: GoQueueError) -> None:
+        self._gate.trail.refused(call, error)
+        # A call that is aborted is part of a cycle of references, and so would the request be:
+        # up to 4 MB that wait for a collection of garbage.
+        call.request = None
+        await _abort(call.context, error)
 
     def _of_stream(self, inner: Handler, parser: BoundedParser[Any], right: Needs) -> Handler:
         """A handler of messages as one of the bytes that gRPC hands over."""

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from goqueue.access.principals import ANONYMOUS
-from goqueue.audit.events import Event, Outcome
+from goqueue.audit.events import Event
 from goqueue.model.tuples import NamedTuple
+from goqueue.protocols.audit_trail import Answered, answered_with, record_request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 
 _REFUSED: Final = 400
 """Statuses from here on refuse."""
-_NOT_KNOWN: Final = 401
-_FORBIDDEN: Final = 403
+_REFUSALS: Final = {401: Answered.UNKNOWN_CLIENT, 403: Answered.FORBIDDEN}
 
 
 class Audited(NamedTuple):
@@ -81,6 +81,9 @@ AUDITED: Final[Mapping[tuple[str, str], Audited]] = {
     ("POST", "/transactions/abort"): Audited(
         Event.TRANSACTION_ABORTED, "transactional_id", "transactional_id"
     ),
+    ("POST", "/session"): Audited(Event.AUTH_SUCCESS, "session"),
+    ("DELETE", "/session"): Audited(Event.SIGNED_OUT, "session"),
+    ("GET", "/session/oidc/callback"): Audited(Event.AUTH_SUCCESS, "session"),
     ("PUT", "/admin/users/{user}"): Audited(Event.USER_CHANGED, "user", "user"),
     ("DELETE", "/admin/users/{user}"): Audited(Event.USER_DELETED, "user", "user"),
     ("PUT", "/admin/users/{user}/roles"): Audited(Event.USER_CHANGED, "user", "user"),
@@ -122,26 +125,23 @@ class AuditTrail:
         route = match.endpoint.route
         audited = AUDITED.get((route.method, route.path))
         status = getattr(response, "status", 200)
-        if status == _NOT_KNOWN:
-            event, outcome = Event.AUTH_FAILURE, Outcome.FAILURE
-        elif status == _FORBIDDEN:
-            event, outcome = Event.ACL_DENIED, Outcome.DENIED
-        elif audited is None:
-            return
-        else:
-            event = audited.event
-            outcome = Outcome.SUCCESS if status < _REFUSED else Outcome.FAILURE
         error = getattr(response, "error", None)
-        self._audit.record(
-            event,
+        how = _REFUSALS.get(status) or answered_with(error)
+        if status >= _REFUSED and how is Answered.SERVED:  # another node has refused it
+            how = Answered.REFUSED
+        if audited is None and how in {Answered.SERVED, Answered.REFUSED}:
+            return
+        record_request(
+            self._audit,
+            None if audited is None else audited.event,
+            how,
             principal=_principal(request),
             host=request.client_host,
             resource=_resource(audited, request, match),
-            outcome=outcome,
             request_id=request.request_id,
             request=f"{route.method} {route.path}",
             status=status,
-            **({} if error is None else {"reason": str(error)}),
+            reason=None if error is None else str(error),
         )
 
 

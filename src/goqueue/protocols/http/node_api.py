@@ -23,8 +23,7 @@ def api_of(node: ServedNode) -> HttpApp:
         return build_router(node)
 
     broker = node.broker
-    access = broker.settings.access
-    gate = Gate(broker.authenticator, broker.authorizer, access, broker.clock, broker.quotas)
+    gate = Gate(broker)
     if node.forwards is None:
         return audited_app(HttpApp(load, without_context, gate), broker.audit)
     from goqueue.protocols.http.api.cluster_app import ClusterApp  # noqa: PLC0415 - not alone

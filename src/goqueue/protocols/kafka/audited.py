@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.audit.events import Event, Outcome
+from goqueue.audit.events import Event
 from goqueue.model.tuples import NamedTuple
+from goqueue.protocols.audit_trail import Answered, record_request
 from goqueue.protocols.kafka.registry import ApiKey, Endpoint, Registry
 from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.frames import Encoded
@@ -122,23 +123,24 @@ def _record(
     audit: AuditLog, ctx: RequestContext, audited: Audited, request: Any, result: Any
 ) -> None:
     code = ErrorCode(_field(result, "error_code") or 0)
-    outcome = Outcome.SUCCESS if code is ErrorCode.none else Outcome.FAILURE
+    how = Answered.SERVED if code is ErrorCode.none else Answered.REFUSED
     if code in _DENIED:
-        outcome = Outcome.DENIED
+        how = Answered.FORBIDDEN
     kind = audited.kind or _CONFIG_KINDS.get(_field(result, "resource_type"), "config")
     name = None
     if audited.name:
         name = _field(result, audited.name) or _field(request, audited.name)
     said = _field(result, "error_message")
-    audit.record(
-        Event.ACL_DENIED if outcome is Outcome.DENIED else audited.event,
+    record_request(
+        audit,
+        audited.event,
+        how,
         principal=ctx.peer.session.principal.label,
         host=ctx.client_host,
         resource=kind if name is None else f"{kind}:{name}",
-        outcome=outcome,
         request_id=str(ctx.correlation_id),
         request=ApiKey(ctx.api_key).name,
         client_id=ctx.client_id,
         dry_run=bool(_field(request, "validate_only")),
-        **({} if code is ErrorCode.none else {"reason": said or code.name}),
+        reason=None if code is ErrorCode.none else said or code.name,
     )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
 
 import msgspec
 
 from goqueue.access.keys import Mechanism
-from goqueue.access.principals import Principal
+from goqueue.access.principals import CertificatePrincipal
 from goqueue.model.tuples import NamedTuple
 
 _MIB = 1024 * 1024
@@ -39,9 +38,8 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls: ssl.SSLContext | None = None
     requires_authentication: bool = False
     """Until SASL has succeeded, only ApiVersions and the SASL pair are served."""
-    certificate_principal: Callable[[str], Principal | None] | None = None
-    """Who a client is by the subject of its certificate, which then needs no SASL; None: all need
-    it."""
+    certificate_principal: CertificatePrincipal | None = None
+    """Who a client is by its certificate, which then needs no SASL; None: all need it."""
 
     max_connections: int = 10_000
     """`max.connections`. One more is closed as soon as it is accepted."""

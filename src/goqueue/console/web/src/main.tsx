@@ -1,12 +1,12 @@
 import { render } from "preact";
-import { startLive } from "./lib/live";
 import { startRouter } from "./lib/router";
+import { startSession } from "./lib/session";
 import { startTheme } from "./lib/theme";
-import { Shell } from "./shell";
+import { Console } from "./shell";
 import "./styles/app.css";
 
 startTheme();
 startRouter();
-startLive();
+startSession();
 const root = document.getElementById("app");
-if (root) render(<Shell />, root);
+if (root) render(<Console />, root);

@@ -3,21 +3,37 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Questions } from "./kit/dialog";
 import { Icon } from "./kit/icons";
 import { Empty, IconButton, PageHead, Status, type Tone, useNow } from "./kit/parts";
-import { Toasts } from "./kit/toasts";
+import { toast, Toasts } from "./kit/toasts";
+import { oneLine } from "./lib/content";
 import { duration } from "./lib/format";
-import { awaySince, type Connection, connection, overview } from "./lib/live";
+import { arrivals, awaySince, type Connection, connection, overview, startLive } from "./lib/live";
 import { Link, match, usePlace } from "./lib/router";
+import { askSession, isSignedOut, nameOf, session, signOut } from "./lib/session";
 import { useStore } from "./lib/store";
 import { clock, theme } from "./lib/theme";
 import { type ConsolePage, PAGES } from "./pages";
+import { SignInPage } from "./pages/sign-in";
 
-export function Shell() {
+/** The sign-in page, or the pages. */
+export function Console() {
+  const found = useStore(session);
+  const back = useStore(arrivals);
+  useEffect(() => {
+    if (back > 0) void askSession();
+  }, [back]);
+  if (found === null) return null;
+  if (isSignedOut(found)) return <SignInPage session={found} />;
+  return <Shell key={found.principal} />;
+}
+
+function Shell() {
   const { path } = usePlace();
   const found = match(PAGES, path);
   const [isOpen, setOpen] = useState(false);
   const main = useRef<HTMLElement>(null);
   const isFirst = useRef(true);
   useShortcuts();
+  useEffect(() => startLive(), []);
   useEffect(() => {
     setOpen(false);
     if (isFirst.current) isFirst.current = false;
@@ -82,7 +98,8 @@ function Brand() {
 
 function Sidebar({ current }: { current: ConsolePage | undefined }) {
   const at = current?.under ?? current?.path;
-  const pages = PAGES.filter((page) => page.nav);
+  const who = useStore(session);
+  const pages = PAGES.filter((page) => page.nav && (!page.needs || who?.allowed[page.needs]));
   const said = useStore(overview);
   const urgent = said?.attention.filter((each) => each.severity !== "info").length ?? 0;
   return (
@@ -111,6 +128,7 @@ function Sidebar({ current }: { current: ConsolePage | undefined }) {
           <ClockSwitch />
           <ThemeSwitch />
         </div>
+        <SignedIn />
         <p class="muted small">
           {said ? `Node ${said.node_id} · ${said.version}` : "\u00a0"}
           <br />
@@ -118,6 +136,23 @@ function Sidebar({ current }: { current: ConsolePage | undefined }) {
         </p>
       </div>
     </aside>
+  );
+}
+
+function SignedIn() {
+  const who = useStore(session);
+  if (!who?.principal) return null;
+  return (
+    <div class="signed-in">
+      <span class="who" title={who.roles.length ? `Roles: ${who.roles.join(", ")}` : "No roles"}>
+        {oneLine(nameOf(who.principal), 40)}
+      </span>
+      {who.csrf_token && (
+        <button type="button" class="text-button" onClick={() => void signOut().catch(toast.problem)}>
+          Sign out
+        </button>
+      )}
+    </div>
   );
 }
 

@@ -10,6 +10,7 @@ import logging
 import re
 import secrets
 from functools import cached_property
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.cluster.facts import as_refused
@@ -29,6 +30,7 @@ _log = logging.getLogger(__name__)
 _REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
 
 _ALLOWED_HEADERS: Final = "Accept, Authorization, Content-Type, X-API-Key, X-Request-ID"
+_FOR_PAGES: Final = (("www-authenticate", 'Bearer realm="goqueue"'),)
 
 
 class HttpApp:
@@ -129,6 +131,9 @@ class HttpApp:
             response = problem_of(error, request.request_id)
         else:
             response = dialect.refusal(request, error)
+        if response.status == HTTPStatus.UNAUTHORIZED and b"sec-fetch-site" in request.headers:
+            # A browser would ask for a password by itself, in front of the console's own page.
+            response = response._replace(headers=_FOR_PAGES)
         if response.status == 500 and str(error):
             _log.error("%s %r failed: %r", request.method, request.target, error)
         # A refusal that is still held somewhere must not hold the request by its frames.

@@ -33,6 +33,10 @@ class ForeignOriginError(HttpError):
     """The Origin header names a site that may not call this server."""
 
 
+class CsrfTokenError(HttpError):
+    """A change that is authenticated by a cookie, without the token of its session."""
+
+
 class HttpOnlyError(HttpError):
     """The path answers with a page or a stream, which only a connection of HTTP can carry."""
 

@@ -6,28 +6,31 @@ has carried here brings its client along (`Request.may`).
 
 from __future__ import annotations
 
+import hmac
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from goqueue.access.principals import ANONYMOUS
 from goqueue.model.errors import AuthenticationFailedError
+from goqueue.protocols.http.api.errors import CsrfTokenError
 from goqueue.protocols.http.api.responses import Response
 from goqueue.protocols.http.api.rights import HEALTH, METRICS, PUBLIC, TOPIC_READ, TOPIC_WRITE
+from goqueue.protocols.http.cookies import session_cookie
 from goqueue.protocols.logins import FAILED, MISSING, Logins, credential_of
 from goqueue.protocols.permissions import Permissions
 
 if TYPE_CHECKING:
-    from goqueue.access.authenticator import Authenticator
     from goqueue.access.principals import Principal
-    from goqueue.access.settings import AccessSettings
+    from goqueue.broker.log_broker import LogBroker
     from goqueue.protocols.http.api.requests import Request
     from goqueue.protocols.http.api.responses import Stream
     from goqueue.protocols.http.api.rights import Needs
     from goqueue.protocols.http.api.route import Route
     from goqueue.protocols.permissions import Decides
     from goqueue.quotas.client_meter import ClientMeter
-    from goqueue.quotas.service import Quotas
-    from goqueue.runtime.clock import Clock
+
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,17 +38,13 @@ _log = logging.getLogger(__name__)
 class Gate:
     """Lets requests through to their handlers, with what their clients may do."""
 
-    def __init__(
-        self,
-        authenticator: Authenticator,
-        authorizer: Decides,
-        settings: AccessSettings,
-        clock: Clock,
-        quotas: Quotas,
-    ) -> None:
-        self._quotas = quotas
-        self._authorizer = authorizer
-        self._logins = Logins(authenticator, authorizer, clock.monotonic_s)
+    def __init__(self, broker: LogBroker) -> None:
+        settings = broker.settings.access
+        self._authorizer: Decides = broker.authorizer
+        self._logins = Logins(broker.authenticator, broker.authorizer, broker.clock.monotonic_s)
+        self._quotas = broker.quotas
+        self._sessions = broker.sessions
+        self._cookie = session_cookie(broker.settings)
         public = {PUBLIC}
         if settings.allow_health:
             public.add(HEALTH)
@@ -72,6 +71,9 @@ class Gate:
         headers = request.headers
         authorization, key = headers.get(b"authorization"), headers.get(b"x-api-key")
         if authorization is None and key is None:
+            known = self._signed_in(request, right) or request.certified
+            if known is not None:
+                return known
             if self._logins.is_required and right not in self._public:
                 raise AuthenticationFailedError(MISSING)
             return ANONYMOUS
@@ -82,6 +84,25 @@ class Gate:
         except AuthenticationFailedError as error:
             _log.warning("HTTP client %s: %s", request.client_host, error)
             raise AuthenticationFailedError(FAILED) from None
+
+    def _signed_in(self, request: Request, right: Needs) -> Principal | None:
+        """Who is signed in where the request comes from; pages of other sites cannot send it all.
+
+        Raises:
+            CsrfTokenError: it would change something, and does not have the token of the session.
+        """
+        token = self._cookie.of(request.headers)
+        session = None if token is None else self._sessions.find(token)
+        if session is None:
+            return None
+        if request.method not in _SAFE and right is not PUBLIC:
+            given = request.headers.get(b"x-csrf-token", b"")
+            if not hmac.compare_digest(given, session.csrf_token.encode()):
+                raise CsrfTokenError(
+                    "the request is authenticated by a cookie and has no X-CSRF-Token of its "
+                    "session: send the csrf_token of GET /session, or reload the page"
+                )
+        return session.principal
 
     def charge(self, request: Request, route: Route) -> None:
         """Count a request against the quotas of its client, unless another node has done that.

@@ -61,6 +61,7 @@ PROBLEMS: Final[dict[type[GoQueueError], Kind]] = {
     http.MethodNotAllowedError: Kind(405, "method_not_allowed"),
     http.ForeignHostError: Kind(403, "foreign_host"),
     http.ForeignOriginError: Kind(403, "foreign_origin"),
+    http.CsrfTokenError: Kind(403, "csrf_token_required"),
     http.HttpOnlyError: Kind(400, "http_only"),
     http.UnsupportedMediaTypeError: Kind(415, "unsupported_media_type"),
     http.MalformedBodyError: Kind(400, "malformed_body"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import httptools
 import msgspec
 
+from goqueue.access.principals import Principal
 from goqueue.protocols.permissions import Permissions
 
 
@@ -24,6 +25,8 @@ class Request(msgspec.Struct):
     """The node that has forwarded it; None when it came from the client itself."""
     is_part: bool = False
     """That node gathers the parts of all nodes, and asks for the part of this one."""
+    certified: Principal | None = None
+    """Who its client is by the certificate of the connection."""
     may: Permissions | None = None
     """What its client may do; None before the client is known (`gate`)."""
 

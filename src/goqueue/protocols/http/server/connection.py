@@ -26,6 +26,7 @@ from goqueue.protocols.http.server.request_reader import Reading, RequestReader
 from goqueue.protocols.http.server.response_writer import head_of, log_access
 
 if TYPE_CHECKING:
+    from goqueue.access.principals import Principal
     from goqueue.protocols.http.api.router import Match
     from goqueue.protocols.http.server.exchange import Exchange
     from goqueue.protocols.http.server.service import HttpService
@@ -44,6 +45,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._reader = RequestReader(service, self)
         self.client_host = ""
+        self.certified: Principal | None = None
         self._waiting: deque[Exchange] = deque()
         self._active: Exchange | None = None
         self._task: asyncio.Task[None] | None = None
@@ -62,6 +64,9 @@ class HttpConnection(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]  # uvloop's is no asyncio.Transport
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
+        principal_of = self._settings.certificate_principal
+        if principal_of is not None:
+            self.certified = principal_of(transport.get_extra_info("peercert"))
         self._expire_in(self._settings.head_s)
         if self._service.admit(self):
             return

@@ -18,12 +18,15 @@ from goqueue.protocols.http.api.requests import relative_target
 from goqueue.protocols.http.server.exchange import Exchange
 
 if TYPE_CHECKING:
+    from goqueue.access.principals import Principal
     from goqueue.protocols.http.server.service import HttpService
 
     class Owner(Protocol):
         """The connection whose bytes are read."""
 
         client_host: str
+        certified: Principal | None
+        """Who the client is by its certificate."""
 
         def expect(self, seconds: float) -> None:
             """The next part of a request has so long, unless an answer is under way."""
@@ -116,7 +119,12 @@ class RequestReader:
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header. Trailers have no meaning here and are not kept."""
         if self.state is Reading.HEAD:
-            self.incoming.request.headers[name.lower()] = value
+            name, headers = name.lower(), self.incoming.request.headers
+            if name == b"host" and name in headers:
+                self.incoming.refusal = MalformedRequestError(
+                    "the request has two Host headers, expected one: send the name of this server"
+                )
+            headers[name] = value
 
     def on_headers_complete(self) -> None:
         """Find out who will answer, so that a body is taken only where it has a place."""
@@ -124,6 +132,7 @@ class RequestReader:
         request = exchange.request
         request.method = self._parser.get_method().decode("latin-1")
         request.client_host = self._owner.client_host
+        request.certified = self._owner.certified
         if self._settings.client_of is not None:
             forwarded = request.header(b"x-forwarded-for")
             request.client_host = self._settings.client_of(request.client_host, forwarded)
@@ -141,6 +150,8 @@ class RequestReader:
 
     def _find_endpoint(self, exchange: Exchange) -> None:
         request, service = exchange.request, self._service
+        if exchange.refusal is not None:
+            return
         try:
             if request.method != "OPTIONS":
                 exchange.match = service.app.match(request)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from goqueue.access.principals import CertificatePrincipal
 from goqueue.protocols.http.limits import MAX_HEAD_BYTES
 
 
@@ -22,6 +23,8 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     origins: tuple[str, ...] = ()
     """Sites whose pages may call, beside this server's own pages; those of others get 403."""
 
+    certificate_principal: CertificatePrincipal | None = None
+    """Who a client is by its certificate, where its requests carry no other credential."""
     client_of: Callable[[str, str], str] | None = None
     """A client's address by that of its connection and `X-Forwarded-For`; None: the former."""
 

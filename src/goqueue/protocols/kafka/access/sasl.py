@@ -24,7 +24,7 @@ from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.frames import Bare, Response
 
 if TYPE_CHECKING:
-    from goqueue.access.authenticator import Login
+    from goqueue.access.principals import Login
     from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import RequestContext, Session
     from goqueue.protocols.kafka.settings import SaslSettings

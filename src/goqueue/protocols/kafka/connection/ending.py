@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from goqueue.access.name_rules import distinguished_name
 from goqueue.protocols.kafka.connection.budget import AnswerShare
 from goqueue.protocols.kafka.connection.deadlines import CloseReason, Deadlines
 from goqueue.protocols.kafka.context import Session
@@ -69,11 +68,9 @@ class Ending(asyncio.BufferedProtocol, ABC):
     def _identify(self, certificate: Mapping[str, Any] | None) -> None:
         """Let a client in by its certificate, which TLS has verified; it may still use SASL."""
         principal_of = self._owner.settings.certificate_principal
-        subject = (certificate or {}).get("subject")
-        if subject and principal_of is not None:
-            principal = principal_of(distinguished_name(subject))
-            if principal is not None:
-                self.session.authenticate(principal)
+        principal = None if principal_of is None else principal_of(certificate)
+        if principal is not None:
+            self.session.authenticate(principal)
 
     @abstractmethod
     def update_reading(self) -> None:

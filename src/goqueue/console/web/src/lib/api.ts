@@ -24,6 +24,12 @@ export class Problem extends Error {
   }
 }
 
+/** What requests carry beside the cookie of the session, and who is told that it no longer counts. */
+export const credentials: { csrfToken: string | null; onRefused: () => void } = {
+  csrfToken: null,
+  onRefused: () => undefined,
+};
+
 export type Query = Record<string, string | number | boolean | null | undefined>;
 
 type Options = { query?: Query | undefined; signal?: AbortSignal | undefined };
@@ -54,12 +60,14 @@ export const api = {
 };
 
 async function call<T>(method: string, at: string, body: unknown, options: Options): Promise<T> {
-  const request: RequestInit = { method, headers: { Accept: "application/json" } };
+  const headers: Record<string, string> = { Accept: "application/json" };
+  const request: RequestInit = { method, headers };
   if (options.signal) request.signal = options.signal;
   if (body !== undefined) {
     request.body = JSON.stringify(body);
-    request.headers = { Accept: "application/json", "Content-Type": "application/json" };
+    headers["Content-Type"] = "application/json";
   }
+  if (method !== "GET" && credentials.csrfToken) headers["X-CSRF-Token"] = credentials.csrfToken;
   let response: Response;
   let text: string;
   try {
@@ -70,6 +78,7 @@ async function call<T>(method: string, at: string, body: unknown, options: Optio
     throw new Problem("Cannot reach the broker.", 0, "away");
   }
   const found = parsed(text);
+  if (response.status === 401 && at !== "/session") credentials.onRefused();
   if (!response.ok) throw problemOf(response, found);
   return found as T;
 }

@@ -5,7 +5,7 @@
 // the overview is asked for every few seconds instead. When it does not answer, the state is `away`
 // until it does; each time it comes back `arrivals` grows, and whatever shows data asks anew.
 import { useEffect } from "preact/hooks";
-import { api } from "./api";
+import { api, Problem } from "./api";
 import { Store } from "./store";
 import type { Overview } from "./types";
 
@@ -37,12 +37,18 @@ let pollingUntil = 0;
 let wasOpened = false; // the newest stream: whether it ever came to be
 let hasMissed = false; // what changed since the last stream was not heard
 
-export function startLive(): void {
-  document.addEventListener("visibilitychange", () => {
+export function startLive(): () => void {
+  const look = () => {
     if (document.hidden) pause();
     else if (connection.value === "paused") open();
-  });
+  };
+  document.addEventListener("visibilitychange", look);
   open();
+  return () => {
+    document.removeEventListener("visibilitychange", look);
+    stop();
+    overview.set(null);
+  };
 }
 
 function open(): void {
@@ -94,8 +100,10 @@ async function probe(): Promise<void> {
   try {
     overview.set(await api.get<Overview>("/overview"));
     answered = true;
-  } catch {
-    answered = false;
+  } catch (error) {
+    // Who may not see the overview is told so by the pages; the broker is there.
+    answered = error instanceof Problem && !error.isAway && error.status < 500;
+    if (error instanceof Problem && error.status === 401) return;
   }
   if (document.hidden) {
     connection.set("paused");

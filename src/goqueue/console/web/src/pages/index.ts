@@ -2,6 +2,7 @@
 // in this order. A page that does not exist yet is not here.
 import type { IconName } from "../kit/icons";
 import type { Page } from "../lib/router";
+import type { Session } from "../lib/session";
 import { ClusterPage } from "./cluster";
 import { DeadLettersPage, DeadLetterTopicPage } from "./dead-letters";
 import { DelayedPage } from "./delayed";
@@ -21,6 +22,8 @@ export type ConsolePage = Page & {
   nav?: { label: string; icon: IconName };
   /** The path of the entry of the navigation that a page without one belongs to. */
   under?: string;
+  /** What somebody must be allowed to do for it to be in the navigation. */
+  needs?: keyof Session["allowed"];
 };
 
 export const PAGES: readonly ConsolePage[] = [
@@ -41,5 +44,5 @@ export const PAGES: readonly ConsolePage[] = [
   { path: "/transactions", component: TransactionsPage, nav: { label: "Transactions", icon: "transactions" } },
   { path: "/pipelines", component: PipelinesPage, nav: { label: "Pipelines", icon: "pipelines" } },
   { path: "/pipelines/:pipeline", component: PipelinePage, under: "/pipelines" },
-  { path: "/cluster", component: ClusterPage, nav: { label: "Cluster", icon: "cluster" } },
+  { path: "/cluster", component: ClusterPage, nav: { label: "Cluster", icon: "cluster" }, needs: "see_cluster" },
 ];

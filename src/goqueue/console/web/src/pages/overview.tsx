@@ -1,7 +1,7 @@
 // The first page: health, what needs attention, and rates.
 import { Gauge, LineChart } from "../kit/chart";
 import { Icon } from "../kit/icons";
-import { Badge, Bones, Card, Facts, PageHead, Stat, Status, type Tone } from "../kit/parts";
+import { Badge, Bones, Card, Empty, Facts, PageHead, Stat, Status, type Tone } from "../kit/parts";
 import {
   bytes,
   bytesPerSecond,
@@ -14,16 +14,25 @@ import {
 } from "../lib/format";
 import { connection, overview } from "../lib/live";
 import { BASE, Link } from "../lib/router";
+import { session } from "../lib/session";
 import { useStore } from "../lib/store";
 import type { Attention, Overview, Percentiles, Severity } from "../lib/types";
 
 export function OverviewPage() {
   const data = useStore(overview);
+  const who = useStore(session);
   if (!data) {
     return (
       <>
         <PageHead title="Overview" />
-        <Bones lines={8} />
+        {who?.allowed.see_cluster === false ? (
+          <Empty title="You may not see the overview">
+            It needs the right to describe the cluster. Ask an administrator for it, or go to{" "}
+            <Link to="/topics">the topics</Link> that you may see.
+          </Empty>
+        ) : (
+          <Bones lines={8} />
+        )}
       </>
     );
   }

@@ -7,6 +7,8 @@ import { api, path } from "../lib/api";
 import { bytes, NONE, perSecond, whole } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { Link, useQueryField } from "../lib/router";
+import { session } from "../lib/session";
+import { useStore } from "../lib/store";
 import { NewTopic } from "./new-topic";
 
 type TopicStats = {
@@ -75,6 +77,7 @@ export function TopicsPage() {
   const stats = useResource(readTopics, [], { everyMs: 5000, on: ["topic"] });
   const [internal, setInternal] = useQueryField("internal");
   const [isMaking, setMaking] = useState(false);
+  const who = useStore(session);
   const chosen = stats.data?.filter((row) => internal === "yes" || !row.internal);
   const rows = useFiltered(chosen, (row) => row.name);
   return (
@@ -82,9 +85,11 @@ export function TopicsPage() {
       <PageHead
         title="Topics"
         actions={
-          <Button kind="primary" icon="plus" onClick={() => setMaking(true)}>
-            New topic
-          </Button>
+          who?.allowed.create_topics && (
+            <Button kind="primary" icon="plus" onClick={() => setMaking(true)}>
+              New topic
+            </Button>
+          )
         }
       />
       <div class="toolbar">

@@ -10,12 +10,11 @@ import base64
 import binascii
 import logging
 import threading
-import urllib.request
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from goqueue.access.oidc_urls import check_url
+from goqueue.access.oidc.provider import configuration, read_json
 from goqueue.model.errors import AuthenticationFailedError
 
 if TYPE_CHECKING:
@@ -28,9 +27,6 @@ _REFRESH_S: Final = 600.0
 """Keys that are older are fetched again, so that a key that was withdrawn stops to count."""
 _RETRY_S: Final = 5.0
 """A key that is not known is looked for at the provider, but not more often than this."""
-_TIMEOUT_S: Final = 5.0
-_MAX_BYTES: Final = 1024 * 1024
-"""Of one answer of the provider; a larger one is not read."""
 
 
 class ProviderKeys:
@@ -74,7 +70,7 @@ class ProviderKeys:
         self._tried_s = self._clock.monotonic_s()
         try:
             url = self._settings.jwks_url or self._discovered()
-            known = _read(url)
+            known = read_json(url)
             usable = [each for each in known["keys"] if _is_public(each)]
             self._keys = KeySet.import_key_set({"keys": usable})
             self._ids = frozenset(each.get("kid") for each in usable)
@@ -88,25 +84,10 @@ class ProviderKeys:
             )
 
     def _discovered(self) -> str:
-        issuer = self._settings.issuer
-        document = _read(issuer.rstrip("/") + "/.well-known/openid-configuration")
-        if document.get("issuer") != issuer:
-            raise ValueError("the provider says that it is another issuer")
-        url = document["jwks_uri"]
+        url = configuration(self._settings.issuer)["jwks_uri"]
         if not isinstance(url, str):
             raise TypeError("the provider has no jwks_uri")
         return url
-
-
-def _read(url: str) -> dict[str, Any]:
-    if not check_url(url):
-        raise ValueError(f"{url} is neither HTTPS nor on this machine")
-    request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 - checked
-    with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - checked
-        body = answer.read(_MAX_BYTES + 1)
-    if len(body) > _MAX_BYTES:
-        raise ValueError(f"more than {_MAX_BYTES} bytes")
-    return msgspec.json.decode(body, type=dict[str, Any])
 
 
 def _is_public(key: object) -> bool:

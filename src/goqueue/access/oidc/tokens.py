@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import hmac
 from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.access.api_keys import is_key_id
 from goqueue.access.name_rules import map_name
-from goqueue.access.oidc_keys import ProviderKeys
-from goqueue.access.principals import Principal, PrincipalKind
+from goqueue.access.oidc.provider_keys import ProviderKeys
+from goqueue.access.principals import Login, Principal, PrincipalKind
 from goqueue.model.errors import AuthenticationFailedError
 from goqueue.model.limits import MAX_TOKEN_CHARS, MAX_USER_NAME_BYTES
 from goqueue.model.tuples import NamedTuple
@@ -62,7 +64,9 @@ class OidcTokens:
         known = self._accepted.get(digest)
         if known is None:
             loop = asyncio.get_running_loop()
-            claims = await loop.run_in_executor(self._executor, self._claims, token)
+            claims = await loop.run_in_executor(
+                self._executor, self._claims, token, self._settings.audiences
+            )
             known = self._principal(claims)
             if len(self._accepted) >= _MAX_REMEMBERED:
                 self._accepted = {}
@@ -71,7 +75,21 @@ class OidcTokens:
             raise AuthenticationFailedError(f"the token of {known.principal.label} has expired")
         return known
 
-    def _claims(self, token: str) -> Mapping[str, Any]:
+    async def check_id_token(self, token: str, nonce: str) -> Login:
+        """Whom an ID token is about that this server has asked for; it may be used once.
+
+        Raises:
+            AuthenticationFailedError: it is none, or for another client or sign-in.
+        """
+        loop = asyncio.get_running_loop()
+        audience = frozenset({self._settings.client_id or ""})
+        claims = await loop.run_in_executor(self._executor, self._claims, token, audience)
+        said = claims.get("nonce")
+        if not isinstance(said, str) or not hmac.compare_digest(said.encode(), nonce.encode()):
+            raise AuthenticationFailedError("an ID token of another sign-in")
+        return Login(self._principal(claims).principal)
+
+    def _claims(self, token: str, audiences: frozenset[str]) -> Mapping[str, Any]:
         """The claims of a token whose signature and times are right; in a thread."""
         from joserfc import jwt  # noqa: PLC0415 - a default start does not need it
         from joserfc.errors import JoseError  # noqa: PLC0415 - as above
@@ -84,17 +102,17 @@ class OidcTokens:
             raise AuthenticationFailedError(
                 f"a token that was refused: {type(error).__name__}"
             ) from error
-        self._check_claims(claims)
+        self._check_claims(claims, audiences)
         return claims
 
-    def _check_claims(self, claims: Mapping[str, Any]) -> None:
+    def _check_claims(self, claims: Mapping[str, Any], wanted: frozenset[str]) -> None:
         settings, now_s = self._settings, self._clock.now_ms() / 1000
         skew_s = settings.clock_skew_s
         if claims.get("iss") != settings.issuer:
             raise AuthenticationFailedError("a token of another issuer")
         audience = claims.get("aud")
         audiences = audience if isinstance(audience, list) else [audience]
-        if not settings.audiences.intersection(each for each in audiences if isinstance(each, str)):
+        if not wanted.intersection(each for each in audiences if isinstance(each, str)):
             raise AuthenticationFailedError("a token for another audience")
         expires = claims.get("exp")
         if not isinstance(expires, int | float) or isinstance(expires, bool):
@@ -116,6 +134,8 @@ class OidcTokens:
         name = map_name(settings.principal_rules, subject)
         if not name or len(name.encode()) > MAX_USER_NAME_BYTES or "\0" in name:
             raise AuthenticationFailedError("a token whose subject no rule maps to a name")
+        if is_key_id(name):
+            raise AuthenticationFailedError("a token whose subject has the form of a key's id")
         tenant = _at(claims, settings.tenant_claim) if settings.tenant_claim else None
         if tenant is not None and not isinstance(tenant, str):
             raise AuthenticationFailedError("a token whose tenant is not a name")

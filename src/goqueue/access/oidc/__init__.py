@@ -1,0 +1,1 @@
+"""OpenID Connect: tokens of a provider, its keys, and signing in there."""

@@ -1,0 +1,1 @@
+"""Setting up a server that other machines may reach: `goqueue init --secure`."""
