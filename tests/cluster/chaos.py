@@ -19,16 +19,20 @@ import logging
 import os
 import random
 import shutil
+import signal
 import sys
 import time
+import traceback
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from support.cluster_nodes import ClusterNodes
+from support.cluster_nodes import NODE, ClusterNodes
+from support.cluster_report import report
 from support.disk_faults import clock_environment, fill_disk, small_disks
 from support.faults import CHAOS, OF_COORDINATORS, ORDINARY, draw
-from support.history import Ack, Fault, Finding, History, Poll
+from support.history import Ack, Finding, History, Poll
+from support.hooked_nodes import hook_environment, write_stacks
 from support.trouble import Trouble
 from support.workloads.base import Workload, make_topics
 from support.workloads.delays import Delays
@@ -52,6 +56,8 @@ FLAGS: Final = (
 KAFKA_HEADERS: Final = {"goqueue.kafka.headers": "true"}
 """Of topics whose Kafka producers may delay messages."""
 LOGS: Final = "logs"
+_SHOWN: Final = 6000
+"""Of a report that stands in a file as a whole."""
 WORKLOADS: Final[dict[str, Callable[[ClusterNodes, int], Workload]]] = {
     "transactions": Transactions,
     "queues": Queues,
@@ -68,9 +74,12 @@ class Run:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.cluster = ClusterNodes(folder, *FLAGS)
-        for number, node in self.cluster.nodes.items() if has_clocks else ():
-            node.environment |= clock_environment(folder, number)
+        for number, node in self.cluster.nodes.items():
+            node.environment |= hook_environment(folder, number)
+            if has_clocks:
+                node.environment |= clock_environment(folder, number)
         self.history = History(folder / "history.jsonl")
+        self.fault_count = 0
         self.logs = Logs(self.cluster, self.history) if LOGS in workloads else None
         self.workloads: list[Workload] = [self.logs] if self.logs is not None else []
         others = [each for each in workloads if each != LOGS]
@@ -94,18 +103,38 @@ class Run:
         for each in self.workloads:
             each.wait_for_progress()
 
-    def suffer(self, fault: Callable[[Trouble], None]) -> None:
-        """A fault, after which the cluster is whole and clients go on."""
+    def suffer(self, *faults: Callable[[Trouble], None]) -> None:
+        """Faults one after the other, after which the cluster is whole and clients go on."""
         try:
-            fault(self.trouble)
+            for fault in faults:
+                self.fault_count += 1
+                fault(self.trouble)
             self.trouble.wait_until_whole()
             self.wait_for_progress()
         except Exception as error:
-            with (self.cluster.folder / "threads.txt").open("w") as file:
-                faulthandler.dump_traceback(file)
-            error.add_note(f"after {fault.__name__}")
-            error.add_note(self.cluster.told())
+            error.add_note(f"after {', '.join(each.__name__ for each in faults)}")
+            error.add_note(self.report())
             raise
+
+    def report(self) -> str:
+        """How the cluster and its clients are; the whole of it stays in a file."""
+        file = self.cluster.folder / "stuck.txt"
+        told = report(self.cluster)
+        with file.open("w") as out:
+            print(told, file=out)
+            print(write_stacks(self.cluster.folder, self.trouble.nodes), file=out)
+            print("--- threads of the clients", file=out, flush=True)
+            faulthandler.dump_traceback(out)
+        return f"{told[:_SHOWN]}\nmore in {file}"
+
+    def recover(self) -> None:
+        """End every fault that may still be there, so that what was done can be judged."""
+        self.cluster.network.heal()
+        for node in self.trouble.nodes:
+            node.send(NODE, signal.SIGCONT)
+            if not node.is_running:
+                node.close()
+                self.cluster.launch(node)
 
     def judged(self) -> list[Finding]:
         """What is wrong, once the clients are done."""
@@ -121,7 +150,8 @@ class Run:
 
     def done(self) -> dict[str, int]:
         """How much was done."""
-        kinds = {kind.__name__: self.history.count(kind) for kind in (Fault, Ack, Poll)}
+        kinds = {kind.__name__: self.history.count(kind) for kind in (Ack, Poll)}
+        kinds["faults"] = self.fault_count
         for each in self.workloads:
             kinds |= each.done()
         return {name: count for name, count in kinds.items() if count}
@@ -154,29 +184,44 @@ def main() -> int:
     ordinary = (*ORDINARY, *OF_COORDINATORS)
     named = {each.__name__: each for each in (*ordinary, *(kind.run for kind in CHAOS))}
     chosen = [named[each] for each in asked.faults.split(",") if each]
-    end_s = time.monotonic() + 60 * asked.minutes
     needs_disks = not chosen or fill_disk in chosen
     with small_disks(run.cluster, DISK_MB) if needs_disks else nullcontext():
         try:
             run.start()
             say("started")
-            if chosen:
-                suffer(run, chosen)
-            else:
-                suffer(run, at_random(run.trouble, end_s))
-            findings = run.judged()
+            bursts = [[each] for each in chosen] or at_random(run.trouble, 60 * asked.minutes)
+            findings = judged(run, bursts)
         finally:
             for number, node in run.cluster.nodes.items():
                 (folder / f"node-{number}.log").write_text("\n".join(node.log))
                 with suppress(OSError):  # of a disk that goes away with the run
                     shutil.copy(node.data_dir / "etcd" / "etcd.log", folder / f"etcd-{number}.log")
             run.close()
-    say(f"{run.done()}: {len(findings)} findings")
+    say(f"seed {asked.seed}: {run.done()}: {len(findings)} findings")
     for workload in run.workloads:
         say(f"{type(workload).__name__}: {workload.errors()}"[:2000])
     for each in findings[:50]:
         say(str(each))
     return 1 if findings else 0
+
+
+def judged(run: Run, bursts: Iterable[Sequence[Callable[[Trouble], None]]]) -> list[Finding]:
+    """What is wrong after these faults; one that the cluster does not get over is a finding."""
+    findings = []
+    try:
+        suffer(run, bursts)
+    except Exception as error:  # noqa: BLE001 - told, and what was done before is judged
+        say("".join(traceback.format_exception(error)))
+        findings.append(Finding("stuck", f"{error}"[:500]))
+        run.recover()
+    try:
+        return findings + run.judged()
+    except Exception as error:
+        if not findings:
+            error.add_note(run.report())
+            raise
+        say("".join(traceback.format_exception(error)))
+        return [*findings, Finding("not judged", f"{error}"[:500])]
 
 
 def note_clients(file: Path) -> None:
@@ -190,20 +235,24 @@ def note_clients(file: Path) -> None:
         logger.propagate = False
 
 
-def at_random(trouble: Trouble, end_s: float) -> Iterator[Callable[[Trouble], None]]:
-    """Faults, until a time."""
+def at_random(trouble: Trouble, for_s: float) -> Iterator[Sequence[Callable[[Trouble], None]]]:
+    """Faults, for so long."""
+    end_s = time.monotonic() + for_s
     while time.monotonic() < end_s:
         yield draw(trouble)
-        trouble.rest(0, 3)
+        trouble.rest(0, 2)
 
 
-def suffer(run: Run, faults: Iterable[Callable[[Trouble], None]]) -> None:
+def suffer(run: Run, bursts: Iterable[Sequence[Callable[[Trouble], None]]]) -> None:
     """One fault after the other, each told."""
-    for number, fault in enumerate(faults, start=1):
+    count = 0
+    for burst in bursts:
         began_s = time.monotonic()
-        say(f"{number:4d} {fault.__name__}")
-        run.suffer(fault)
-        say(f"{number:4d} {fault.__name__}: {time.monotonic() - began_s:.1f} s")
+        names = ", ".join(each.__name__ for each in burst)
+        count += len(burst)
+        say(f"{count:4d} {names}")
+        run.suffer(*burst)
+        say(f"{count:4d} {names}: {time.monotonic() - began_s:.1f} s")
 
 
 def say(line: str) -> None:

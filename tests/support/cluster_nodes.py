@@ -20,7 +20,7 @@ from support.server import HOST, ServerProcess, free_ports
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-READY_S: Final = 60.0 * PATIENCE
+READY_S: Final = 120.0 * PATIENCE
 BROKER: Final = "broker"
 ETCD: Final = "etcd"
 NODE: Final = "node"

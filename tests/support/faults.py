@@ -25,6 +25,8 @@ from support.disk_faults import (
     step_clock,
     tear_files,
 )
+from support.hooked_nodes import StoppedBeforeElections
+from support.pace import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,12 +35,19 @@ if TYPE_CHECKING:
     from support.trouble import Trouble
 
 
+STORE_ANSWERED: Final = "the store answered"
+_MOMENT_S: Final = 20.0 * PATIENCE
+"""Within which a controller elects for a node that was killed, and another takes over from it."""
+
+
 class Kind(NamedTuple):
     """One kind of fault, and how often it is drawn."""
 
     run: Callable[[Trouble], None]
     weight: int = 1
     needs: Callable[[Trouble], bool] = lambda _: True
+    takes_data: bool = False
+    """Whether a replica has less afterwards: then the others have to be whole before and after."""
 
 
 # --- Kills ---------------------------------------------------------------------------------------
@@ -131,6 +140,39 @@ def pause_controller(trouble: Trouble) -> None:
     _pause(trouble, controller, BROKER, trouble.luck.uniform(2, 5))
 
 
+def stop_controller_before_its_write(trouble: Trouble) -> None:
+    """The controller stands still between its read and its compare-and-set.
+
+    That comes when another node has long decided, and must change nothing.
+    """
+    controller = trouble.controller() or trouble.any()
+    others = [each for each in trouble.nodes if each is not controller]
+    moment = StoppedBeforeElections(trouble.cluster.folder, controller)
+    leader = trouble.leader()
+    victim = leader if leader in others else trouble.luck.choice(others)
+    trouble.say(f"kill broker {victim.number}, stop controller {controller.number} as it elects")
+    victim.send(BROKER, signal.SIGKILL)
+    try:
+        if not _within(lambda: moment.is_reached):
+            trouble.say(f"controller {controller.number} had nothing to elect")
+            return
+        taken = _within(lambda: trouble.controller(others) in others)
+    finally:
+        controller.send(BROKER, signal.SIGCONT)
+    _within(lambda: moment.result)
+    trouble.say(f"another took over: {taken}; {STORE_ANSWERED} {moment.result or 'nothing'}")
+    moment.disarm()
+    assert not taken or moment.result != "Committed", "a controller that was replaced has elected"
+
+
+def _within(look: Callable[[], object], within_s: float = _MOMENT_S) -> bool:
+    """Whether something came to be so."""
+    until_s = time.monotonic() + within_s
+    while not (is_so := bool(look())) and time.monotonic() < until_s:
+        time.sleep(0.02)
+    return is_so
+
+
 def _pause(trouble: Trouble, node: ClusterNode, what: str, long_s: float) -> None:
     trouble.say(f"pause {what} {node.number} for {long_s:.1f} s")
     with node.paused(what):
@@ -220,6 +262,7 @@ ORDINARY: Final = (
     kill_etcd,
     pause_leader,
     cut_off_leader,
+    stop_controller_before_its_write,
     kill_all_nodes,
 )
 """One of each, in the ordinary suite."""
@@ -244,27 +287,40 @@ CHAOS: Final = (
     Kind(pause, 5),
     Kind(pause_coordinator, 2),
     Kind(pause_controller, 2),
+    Kind(stop_controller_before_its_write, 2),
     Kind(cut_off_leader, 3),
     Kind(cut_off_coordinator, 2),
     Kind(cut_pair, 3),
     Kind(cut_one_way, 3),
     Kind(slow_links, 2),
     Kind(reset_links, 2),
-    Kind(fail_syncs, 2, lambda _: shutil.which("strace") is not None),
+    Kind(fail_syncs, 2, lambda _: shutil.which("strace") is not None, takes_data=True),
     Kind(slow_syncs, 2, lambda _: shutil.which("strace") is not None),
-    Kind(tear_files, 2),
-    Kind(cut_power, 3),
-    Kind(fill_disk, 2, lambda trouble: os.path.ismount(trouble.nodes[0].data_dir)),
-    Kind(lose_folder),
-    Kind(lose_etcd_folder),
+    Kind(tear_files, 2, takes_data=True),
+    Kind(cut_power, 3, takes_data=True),
+    Kind(fill_disk, 2, lambda trouble: os.path.ismount(trouble.nodes[0].data_dir), takes_data=True),
+    Kind(lose_folder, takes_data=True),
+    Kind(lose_etcd_folder, takes_data=True),
     Kind(stop_store),
     Kind(step_clock, 1, has_clocks),
 )
 """What is drawn from at random."""
 
 
-def draw(trouble: Trouble) -> Callable[[Trouble], None]:
-    """The next fault."""
+MOST_AT_ONCE: Final = 3
+"""Faults that come one after the other without the cluster being whole in between."""
+
+
+def draw(trouble: Trouble) -> list[Callable[[Trouble], None]]:
+    """The next faults: one, or some that take nothing away."""
+    found = [_drawn(trouble)]
+    if not found[0].takes_data:
+        more = (_drawn(trouble) for _ in range(trouble.luck.randrange(MOST_AT_ONCE)))
+        found += [each for each in more if not each.takes_data]
+    return [each.run for each in found]
+
+
+def _drawn(trouble: Trouble) -> Kind:
     possible = [each for each in CHAOS if each.needs(trouble)]
     (kind,) = trouble.luck.choices(possible, [each.weight for each in possible])
-    return kind.run
+    return kind

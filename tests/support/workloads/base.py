@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
     from support.history import Finding
 
-PROGRESS_S: Final = 60.0 * PATIENCE
+PROGRESS_S: Final = 120.0 * PATIENCE
 DRAIN_S: Final = 120.0 * PATIENCE
-"""Within which everything that was published is worked off at the end."""
+"""Within which something more of what was published is worked off at the end."""
+MAX_DRAIN_S: Final = 5 * DRAIN_S
 STOP_S: Final = 120.0
 MESSAGE_TIMEOUT_MS: Final = 600_000
 """Longer than any outage: when it gives a message up, librdkafka takes another epoch, and sends
@@ -113,12 +114,17 @@ class Workload(ABC):
         """End the clients once everything is done; what is wrong."""
 
     def drain(self, left: Callable[[], Any], what: str) -> None:
-        """Wait until nothing is left; what is left after a while is for the judge."""
-        deadline = time.monotonic() + DRAIN_S
-        while left() and time.monotonic() < deadline:
+        """Wait until nothing is left, or nothing is done any more; the rest is for the judge."""
+        latest_s = time.monotonic() + MAX_DRAIN_S
+        rest, deadline = None, 0.0
+        while (now_left := left()) and time.monotonic() < latest_s:
+            if now_left != rest:
+                rest, deadline = now_left, time.monotonic() + DRAIN_S
+            elif time.monotonic() > deadline:
+                break
             time.sleep(0.2)
-        if rest := left():
-            self.clients[0].errors.append(f"{what}: {rest}"[:500])
+        if now_left:
+            self.clients[0].errors.append(f"{what}: {now_left}"[:500])
 
 
 def make_topics(bootstrap: str, topics: dict[str, int], **config: str) -> None:

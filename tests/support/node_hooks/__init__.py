@@ -1,0 +1,1 @@
+"""On the Python path of brokers in tests of faults; see `sitecustomize`."""
