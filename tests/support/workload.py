@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 REQUEST_TIMEOUT_MS: Final = 3000
-DELIVERY_TIMEOUT_MS: Final = 90_000
+DELIVERY_TIMEOUT_MS: Final = base.MESSAGE_TIMEOUT_MS
+FLUSH_S: Final = 100.0
+"""Within which everything is acknowledged once the cluster is whole."""
 SESSION_TIMEOUT_MS: Final = 8000
 PAUSE_S: Final = 0.02
 """Between two messages of one producer."""
@@ -101,7 +103,7 @@ class ConfluentProducer(Producer):
             producer.poll(PAUSE_S)
             if self.stopping.wait(PAUSE_S):
                 break
-        left = producer.flush(DELIVERY_TIMEOUT_MS / 1000 + 10)
+        left = producer.flush(FLUSH_S)
         assert not left, f"{left} messages are neither acknowledged nor failed"
 
 
@@ -113,7 +115,7 @@ class KafkaPythonProducer(Producer):
             acks="all",
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
-            max_block_ms=DELIVERY_TIMEOUT_MS,
+            max_block_ms=int(FLUSH_S * 1000),
             reconnect_backoff_max_ms=1000,
             metadata_max_age_ms=5000,
             linger_ms=5,
@@ -131,7 +133,7 @@ class KafkaPythonProducer(Producer):
                     raise sent.exception
         finally:
             with suppress(Exception):
-                producer.flush(DELIVERY_TIMEOUT_MS / 1000 + 10)
+                producer.flush(FLUSH_S)
             producer.close(timeout=1)
 
     def _done(self, name: str, number: int, metadata: Any) -> None:
@@ -167,7 +169,7 @@ class AioKafkaProducer(Producer):
                 await asyncio.sleep(PAUSE_S)
         finally:
             with suppress(TimeoutError):
-                async with asyncio.timeout(DELIVERY_TIMEOUT_MS / 1000):
+                async with asyncio.timeout(FLUSH_S):
                     await producer.stop()
             await asyncio.gather(*under_way, return_exceptions=True)
 
@@ -432,7 +434,7 @@ class Workload:
         for producer in self.producers:
             producer.stopping.set()
         for producer in self.producers:
-            producer.join(DELIVERY_TIMEOUT_MS / 1000 + 30)
+            producer.join(FLUSH_S + 30)
         log = self.read_all()
         deadline = time.monotonic() + within_s
         groups = {each.group for each in self.consumers}
@@ -456,7 +458,7 @@ class Workload:
         for each in self.clients:
             each.stopping.set()
         for each in self.clients:
-            each.join(DELIVERY_TIMEOUT_MS / 1000 + 30)
+            each.join(FLUSH_S + 30)
 
     def read_all(self) -> dict[int, dict[int, str]]:
         """The topic from its beginning to its end."""
