@@ -62,6 +62,9 @@ _BODIES: dict[str, Any] = {
     "POST /admin/backup/{id}/verify": {"destination": "/proc/nowhere"},
     "POST /admin/backup/{id}/restore": {"destination": "/proc/nowhere"},
     "PUT /admin/backup/schedule": {"destination": "/proc/nowhere"},
+    "POST /admin/webhooks": {"url": "http://169.254.169.254/"},
+    "PATCH /admin/webhooks/{id}": {"description": "chat"},
+    "POST /admin/webhooks/{id}/redeliver": {},
     "POST /admin/acls": {
         "principal": "User:somebody",
         "resource_type": "topic",
