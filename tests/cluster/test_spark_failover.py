@@ -6,6 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from goqueue.spark.lake import lake_table
 from goqueue.testing import Cluster
@@ -14,7 +16,6 @@ from support.committed import committed
 from support.etcd import need_etcd
 from support.lake import ids_by_others
 from support.spark_driver import CONFIGURATION, Driver
-from support.topic_writer import TopicWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,11 +28,15 @@ PARTITIONS = 3
 
 
 def fill(cluster: Cluster) -> None:
-    with TopicWriter(cluster.bootstrap) as writer:
-        for topic in ("source", "target"):
-            writer.create(topic, PARTITIONS, retention_ms=-1)
-        for first in range(0, ROWS, 500):
-            writer.numbers("source", first // 500 % PARTITIONS, first, 500)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    topics = [NewTopic(name, PARTITIONS, 3) for name in ("source", "target")]
+    for made in admin.create_topics(topics).values():
+        made.result(60)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    for number in range(ROWS):
+        partition = number // 500 % PARTITIONS
+        producer.produce("source", b"%d" % number, b"%d" % partition, partition=partition)
+    assert producer.flush(60) == 0
 
 
 def test_a_stream_is_exactly_once_in_a_topic_and_a_table_when_driver_and_nodes_are_killed(

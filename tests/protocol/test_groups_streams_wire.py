@@ -203,11 +203,11 @@ def test_joined_topics_of_different_width_are_told(
 def test_internal_topics_that_cannot_be_created_are_told(client: WireClient, group: str) -> None:
     topology = wire.counting(group, SOURCE)
     topology["subtopologies"][1]["state_changelog_topics"] = [
-        wire.internal(f"{group}-kept", replicas=3)
+        wire.internal(f"{group}-kept", replicas=4)
     ]
     joined = wire.join(client, group, "m", topology)
     assert codes(joined) == [NO_INTERNAL]
-    assert "replication factor 3" in joined.status[0].status_detail
+    assert "replication factor 4" in joined.status[0].status_detail
 
 
 def test_an_older_topology_and_a_shutdown_are_told(client: WireClient, group: str) -> None:
