@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 
@@ -108,6 +110,54 @@ def test_a_refused_token_fails_the_login_of_confluent_kafka(server, issuer) -> N
     while not any("uthentication" in each for each in said) and time.monotonic() < deadline:
         producer.poll(0.1)
     assert any("uthentication" in each for each in said)
+
+
+def _part(value: dict[str, object]) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(value)).decode().rstrip("=")
+
+
+def _claims(token: str) -> dict[str, object]:
+    body = token.split(".")[1]
+    return msgspec.json.decode(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+
+
+FORGED = {
+    "cut": lambda token, _: token[:-8],
+    "without a signature": lambda token, _: token.rpartition(".")[0] + ".",
+    "alg none": lambda token, _: f"{_part({'alg': 'none'})}.{_part(_claims(token))}.",
+    "the claims of another": lambda token, other: ".".join(
+        (token.split(".")[0], other.split(".")[1], token.split(".")[2])
+    ),
+    "more roles": lambda token, _: ".".join(
+        (
+            token.split(".")[0],
+            _part({**_claims(token), "realm_access": {"roles": ["ops"]}}),
+            token.split(".")[2],
+        )
+    ),
+    "another audience": lambda token, _: ".".join(
+        (token.split(".")[0], _part({**_claims(token), "aud": "x"}), token.split(".")[2])
+    ),
+    "twice": lambda token, _: f"{token} {token}",
+}
+
+
+@pytest.mark.parametrize("forge", FORGED.values(), ids=list(FORGED))
+def test_a_forged_token_opens_nothing_over_http(server, issuer, forge) -> None:
+    writer, admin = token_of(issuer, "writer"), token_of(issuer, "admin-svc")
+    assert _topics_status(server, admin) == 200
+    assert _topics_status(server, forge(writer, admin)) == 401
+
+
+def _topics_status(server, token: str) -> int:
+    request = urllib.request.Request(
+        f"{server.http_url}/topics", headers={"Authorization": f"Bearer {token}"}
+    )
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 class AioToken(AbstractTokenProvider):

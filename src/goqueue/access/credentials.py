@@ -104,23 +104,30 @@ class Decoys:
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
-    def keys(
-        self, name: str, mechanism: Mechanism, iterations: int = MIN_SCRAM_ITERATIONS
-    ) -> ScramKeys:
-        """Keys that look right and that no password has."""
+    def keys(self, name: str, mechanism: Mechanism, like: ScramKeys | None = None) -> ScramKeys:
+        """Keys that no password has, and that look `like` those of a user."""
+        salt_bytes = SALT_BYTES if like is None else len(like.salt)
         return ScramKeys(
-            salt=self._derive(b"salt", name, mechanism)[:SALT_BYTES],
-            iterations=iterations,
+            salt=self._salt(name, mechanism, salt_bytes),
+            iterations=MIN_SCRAM_ITERATIONS if like is None else like.iterations,
             stored_key=self._derive(b"stored key", name, mechanism),
             server_key=self._derive(b"server key", name, mechanism),
         )
+
+    def _salt(self, name: str, mechanism: Mechanism, size_bytes: int) -> bytes:
+        salt = self._derive(b"salt", name, mechanism)
+        while len(salt) < size_bytes:
+            salt += self._derive(b"salt %d" % len(salt), name, mechanism)
+        return salt[:size_bytes]
 
     def _derive(self, purpose: bytes, name: str, mechanism: Mechanism) -> bytes:
         said = b"\0".join((purpose, mechanism.encode(), name.encode("utf-8", "surrogatepass")))
         return hmac.digest(self._secret, said, SCRAM_HASHES[mechanism])
 
 
-def has_password(user: User | None, name: str, password: str, decoys: Decoys) -> bool:
+def has_password(
+    user: User | None, password: str, decoy_of: Callable[[Mechanism], ScramKeys]
+) -> bool:
     """Whether the user exists and has this password, for PLAIN.
 
     Every mechanism is tried, with decoys where there are no keys, so that all answers cost the
@@ -129,6 +136,6 @@ def has_password(user: User | None, name: str, password: str, decoys: Decoys) ->
     matches = False
     for mechanism in SCRAM_HASHES:
         own = None if user is None else user.keys.get(mechanism)
-        tried = own or decoys.keys(name, mechanism)
+        tried = own or decoy_of(mechanism)
         matches |= password_matches(mechanism, tried, password)
     return matches

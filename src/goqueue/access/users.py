@@ -40,7 +40,6 @@ from goqueue.model.errors import (
     UnacceptableCredentialError,
     UnknownCredentialError,
 )
-from goqueue.model.limits import MIN_SCRAM_ITERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -139,20 +138,21 @@ class Users:
         """The user's keys; if there are none, such as look like them and fit no password."""
         user = self.find(name)
         own = None if user is None else user.keys.get(mechanism)
-        return own or self._decoys.keys(name, mechanism, self._usual_iterations(mechanism))
+        return own or self._decoy(name, mechanism)
 
     async def has_password(self, name: str, password: str) -> bool:
         """Whether there is such a user with this password; in a thread, since it takes a while."""
-        check = partial(has_password, self.find(name), name, password, self._decoys)
+        check = partial(has_password, self.find(name), password, partial(self._decoy, name))
         return await asyncio.get_running_loop().run_in_executor(self._executor, check)
 
-    def _usual_iterations(self, mechanism: Mechanism) -> int:
-        """What the first user has: a decoy with another number would give itself away."""
-        for known in self._known.values():
-            keys = known.user.keys.get(mechanism)
-            if keys is not None:
-                return keys.iterations
-        return MIN_SCRAM_ITERATIONS
+    def _decoy(self, name: str, mechanism: Mechanism) -> ScramKeys:
+        """As the first user's: with other iterations or a shorter salt it would give itself away.
+
+        From any thread: the users may change meanwhile.
+        """
+        users = (known.user for known in tuple(self._known.values()))
+        like = next((keys for user in users if (keys := user.keys.get(mechanism))), None)
+        return self._decoys.keys(name, mechanism, like)
 
     # --- Changes ----------------------------------------------------------------------------------
 

@@ -272,3 +272,29 @@ def test_the_audit_topic_of_another_broker_is_restored_under_another_name_alone(
     clash = RestoreRequest("/b", rename={"orders": "__audit"})
     with pytest.raises(BackupError):
         plan_restore(clash, manifest, Catalogue())
+
+
+def test_a_backup_that_was_cancelled_is_resumed(
+    source: Broker, target: Broker, backups: Callable[..., BackupApi]
+) -> None:
+    source.create_topic("orders", partitions=4)
+    _fill(source, 400)
+    made = backups(source)
+    begun = made.begin("/admin/backup", {"rate_bytes": 300_000})
+
+    def is_past_half() -> bool:
+        job = made.api.ask("GET", f"/admin/backup/{begun['id']}").json["job"]
+        assert job["state"] == "running", job
+        return bool(job["total_bytes"] and job["done_bytes"] > 0.6 * job["total_bytes"])
+
+    eventually(is_past_half, "more than half of it", 60)
+    cancelled = made.api.ask("DELETE", f"/admin/backup/{begun['id']}")
+    assert cancelled.status == 200, cancelled
+    assert made.ended(begun["id"])["state"] != "done"
+    assert made.list() == []
+    resumed = made.done(made.create())
+    assert 0 < resumed["copied_bytes"] < 0.8 * resumed["total_bytes"]
+    made.done(made.verify())
+    restored = backups(target)
+    restored.done(restored.restore())
+    assert len(target.messages("orders")) == 400

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 
 _MAX_PATH_SHOWN: Final = 100
+_ONCE: Final = frozenset({b"host", b"authorization", b"origin", b"content-type"})
+"""Headers that decide who may do what. Of two, a proxy might have looked at the other one."""
 
 
 class Reading(Enum):
@@ -120,9 +122,10 @@ class RequestReader:
         """One header. Trailers have no meaning here and are not kept."""
         if self.state is Reading.HEAD:
             name, headers = name.lower(), self.incoming.request.headers
-            if name == b"host" and name in headers:
+            if name in _ONCE and name in headers:
                 self.incoming.refusal = MalformedRequestError(
-                    "the request has two Host headers, expected one: send the name of this server"
+                    f"the request has two {name.decode('latin-1').title()} headers, expected one: "
+                    "send it once"
                 )
             headers[name] = value
 
