@@ -21,11 +21,11 @@ class FindingError(AssertionError):
     """An input that the broker did not take well."""
 
 
-def broker(*flags: str) -> ServerProcess:
+def broker(*flags: str, environment: dict[str, str] | None = None) -> ServerProcess:
     """A running broker with these flags, started with the first call."""
     if flags not in _servers:
         folder = Path(tempfile.mkdtemp(prefix="goqueue-fuzz-"))
-        _servers[flags] = ServerProcess(folder, *flags).start()
+        _servers[flags] = ServerProcess(folder, *flags, environment=environment).start()
         _seen_lines[flags] = 0
     return _servers[flags]
 

@@ -23,4 +23,5 @@ def seeds() -> list[bytes]:
 
 def check(data: bytes) -> None:
     """The broker answers or closes; what became of it is seen after the round."""
-    send(broker("--sasl-enabled", "--sasl-users=fuzz:fuzz").kafka_port, data)
+    found = broker("--sasl-enabled", environment={"GOQUEUE_SASL_USERS": "fuzz:fuzz"})
+    send(found.kafka_port, data)

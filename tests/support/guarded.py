@@ -152,15 +152,9 @@ def guarded_server(data_dir: Path, *flags: str) -> Iterator[GuardedServer]:
     stop = asyncio.Event()
 
     async def serve() -> None:
-        settings = (
-            "--auth-enabled",
-            "--auth-root-key",
-            ROOT_KEY,
-            "--auth-max-login-delay",
-            "0s",
-            "--webhooks-enabled",
-        )
-        async with running_node(data_dir, *settings, *flags) as node:
+        environment = {"GOQUEUE_AUTH_ENABLED": "true", "GOQUEUE_API_ROOT_KEY": ROOT_KEY}
+        settings = ("--auth-max-login-delay", "0s", "--webhooks-enabled")
+        async with running_node(data_dir, *settings, *flags, environment=environment) as node:
             server = GuardedServer(node, asyncio.get_running_loop())
             await server.prepare()
             ready.set_result(server)

@@ -292,11 +292,14 @@ def server(start_server: Callable[..., ServerProcess]) -> ServerProcess:
 
 @asynccontextmanager
 async def running_node(
-    data_dir: Path, *flags: str, clock: Clock | None = None
+    data_dir: Path,
+    *flags: str,
+    clock: Clock | None = None,
+    environment: dict[str, str] | None = None,
 ) -> AsyncIterator[Node]:
     """A whole node inside this event loop, on free ports."""
     ports = ("--kafka-port", "0", "--http-port", "0", "--grpc-port", "0")
-    config = load_config(["--data-dir", str(data_dir), *ports, *flags], environment={})
+    config = load_config(["--data-dir", str(data_dir), *ports, *flags], environment or {})
     node = Node(config, clock=clock)
     await node.start()
     try:

@@ -73,6 +73,8 @@ def flag_help() -> str:
     """Every flag with its default, for the help of the command."""
     lines = ["  --config PATH", "      The configuration file, in YAML."]
     for row in TABLE:
+        if row.secret:
+            continue
         lines.append(f"  {', '.join(_flags(row))}")
         default = f" [default: {row.render(row.default)}]" if row.default not in {None, ()} else ""
         lines.append(f"      {row.help}{default}")
@@ -100,6 +102,8 @@ def _sections() -> Iterator[str]:
 
 
 def _flags(row: Setting) -> list[str]:
+    if row.secret:
+        return []  # everybody can list the flags of a process
     names = [row.flag]
     if row.port_flag is not None:
         names.insert(0, f"{row.port_flag} PORT")

@@ -103,6 +103,8 @@ def read_flags(table: Sequence[Setting], arguments: Sequence[str]) -> Reading:
         elif name in known and name.startswith("--no-") and value is not None:
             problem = Problem(name, "flag", shorten(value), "no value, since it says off by itself")
             reading.problems.append(problem)
+        elif name in known and known[name].setting.secret:
+            reading.problems.append(_in_process_list(name, known[name].setting))
         elif name in known and value is not None:
             template = known[name]
             reading.add(Given(template.setting, value, source, template.port_only))
@@ -114,6 +116,15 @@ def read_flags(table: Sequence[Setting], arguments: Sequence[str]) -> Reading:
             expected = nearest(name, [*known, FILE_FLAG])
             reading.problems.append(Problem(name, "flag", "an unknown name", expected))
     return reading
+
+
+def _in_process_list(flag: str, row: Setting) -> Problem:
+    return Problem(
+        flag,
+        "flag",
+        "a secret, which everybody on this machine could read in the list of processes",
+        f"it in the environment ({row.environment}) or in the file of {FILE_FLAG}",
+    )
 
 
 def read_file(table: Sequence[Setting], path: Path, source: str) -> Reading:

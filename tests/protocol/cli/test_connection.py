@@ -87,7 +87,7 @@ def test_the_key_of_a_context_is_sent_to_its_server_and_to_no_other(
     run: Run, recorder: HTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"http://127.0.0.1:{recorder.server_port}"
-    run("config", "set-context", "here", "--server", url, "--api-key", "hush")
+    run("config", "set-context", "here", "--server", url, "--api-key", "-", input="hush\n")
     run("topic", "list", "-c", "here")
     run("topic", "list", "-s", url)
     monkeypatch.setenv("GOQUEUE_API_KEY", "mine")

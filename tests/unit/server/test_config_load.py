@@ -8,7 +8,8 @@ import pytest
 
 from goqueue.server.config import TABLE, Config
 from goqueue.server.config_kinds import Address
-from goqueue.server.config_table import fold
+from goqueue.server.config_load import load_config
+from goqueue.server.config_table import ConfigError, Setting, fold
 from goqueue.storage.config import Fsync
 from goqueue.topics.setting_table import SETTINGS as TOPIC_SETTINGS
 from goqueue.topics.settings import check_overrides
@@ -219,3 +220,13 @@ def test_no_two_settings_share_a_name() -> None:
         assert fold(row.environment) == fold(f"GOQUEUE_{row.full_name}") or (
             row.environment in OWN_NAMES
         )
+
+
+@pytest.mark.parametrize("row", [row for row in TABLE if row.secret], ids=lambda row: row.name)
+def test_a_secret_is_refused_as_a_flag_and_not_repeated(row: Setting) -> None:
+    for arguments in ([row.flag, "hush-hush"], [f"{row.flag}=hush-hush"], [row.flag]):
+        with pytest.raises(ConfigError) as refused:
+            load_config(arguments, {})
+        assert "list of processes" in str(refused.value)
+        assert row.environment in str(refused.value)
+        assert "hush" not in str(refused.value)

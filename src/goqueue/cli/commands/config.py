@@ -71,7 +71,11 @@ def set_context(
     ] = None,
     api_key: Annotated[
         str | None,
-        typer.Option("--api-key", help="Sent with every request; - reads it from standard input."),
+        typer.Option(
+            "--api-key",
+            metavar="-",
+            help="Read the key that is sent with every request from standard input: --api-key -",
+        ),
     ] = None,
     timeout: Annotated[
         str | None, typer.Option("--timeout", metavar="SECONDS", help="The timeout of a request.")
@@ -86,9 +90,13 @@ def set_context(
     context = found.by_name.get(name, contexts.Context())
     if server is not None:
         context = replace(context, server=contexts.checked_url(server, "--server"))
-    if api_key == "-":
-        api_key = typer.get_text_stream("stdin").readline().strip()
     if api_key is not None:
+        if api_key != "-":
+            raise UsageError(
+                "--api-key: a key here could be read by everybody in the list of processes; "
+                "expected --api-key - with the key on standard input, or use `goqueue login`"
+            )
+        api_key = typer.get_text_stream("stdin").readline().strip()
         context = replace(context, api_key=contexts.checked_key(api_key, "--api-key"))
     if timeout is not None:
         context = replace(context, timeout_s=contexts.parse_timeout(timeout, "--timeout"))

@@ -3,6 +3,7 @@
 import type { IconName } from "../kit/icons";
 import type { Page } from "../lib/router";
 import type { Session } from "../lib/session";
+import { AccessPage } from "./access";
 import { ClusterPage } from "./cluster";
 import { DeadLettersPage, DeadLetterTopicPage } from "./dead-letters";
 import { DelayedPage } from "./delayed";
@@ -44,5 +45,6 @@ export const PAGES: readonly ConsolePage[] = [
   { path: "/transactions", component: TransactionsPage, nav: { label: "Transactions", icon: "transactions" } },
   { path: "/pipelines", component: PipelinesPage, nav: { label: "Pipelines", icon: "pipelines" } },
   { path: "/pipelines/:pipeline", component: PipelinePage, under: "/pipelines" },
+  { path: "/access", component: AccessPage, nav: { label: "Access", icon: "access" }, needs: "see_cluster" },
   { path: "/cluster", component: ClusterPage, nav: { label: "Cluster", icon: "cluster" }, needs: "see_cluster" },
 ];
