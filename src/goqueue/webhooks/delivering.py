@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import uuid4
 
@@ -119,7 +120,8 @@ class EndpointDelivery:
         try:
             ended = await self._sender.send(endpoint, event, number)
         except asyncio.CancelledError:
-            await asyncio.shield(self._settle(delivery, Acknowledgement(Verdict.RETURN)))
+            with suppress(GoQueueError):  # then it is attempted after its visibility timeout
+                await asyncio.shield(self._settle(delivery, Acknowledgement(Verdict.RETURN)))
             raise
         failed_as = Outcome.DEAD if number > endpoint.max_retries else Outcome.RETRYING
         now_ms = self._services.clock.now_ms()

@@ -52,7 +52,7 @@ PREFIX: Final = "webhooks/"
 """Of the endpoints in the metadata store."""
 _TIDY_S: Final = 2.0
 """Between looks for groups whose endpoint was deleted."""
-_TOLD_S: Final = 1.0
+_TOLD_S: Final = 5.0
 """How long a change of a topic waits for its event to be durable; it is published either way."""
 _DRAIN_S: Final = 2.0
 """What the last events have to be delivered at a stop; the rest is delivered after the start."""
