@@ -187,7 +187,8 @@ def test_http_is_refused_with_429_and_when_to_try_again(broker, few_requests):
         ask()
     assert caught.value.code == 429
     assert int(caught.value.headers["retry-after"]) >= 1
-    assert b"request_rate of user 'ANONYMOUS'" in caught.value.read()
+    with caught.value:
+        assert b"request_rate of user 'ANONYMOUS'" in caught.value.read()
 
 
 def test_health_is_answered_however_many_ask(broker, few_requests):

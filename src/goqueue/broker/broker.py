@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from goqueue.administration.groups import GroupAdministrator
@@ -19,6 +20,7 @@ from goqueue.insight.group_views import GroupViews
 from goqueue.insight.history import STEP_S, History
 from goqueue.insight.lag import GroupLag
 from goqueue.insight.new_dead_letters import NewDeadLetters
+from goqueue.model.internal_topics import USAGE
 from goqueue.partitions.elsewhere.record_deletion import RecordDeletion
 from goqueue.partitions.maintenance import Pass
 from goqueue.pipelines.service import Pipelines
@@ -31,6 +33,7 @@ from goqueue.queues.delivering import Deliverer
 from goqueue.queues.members import QueueMembers
 from goqueue.queues.service import Queues
 from goqueue.queues.traces import QueueTraces
+from goqueue.quotas.usage_topic import PASS_S, UsageTopic
 from goqueue.reading.any_fetch import AnyFetcher
 from goqueue.reading.fetch import Fetcher
 from goqueue.reading.positions import Positions
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
     from goqueue.cluster.facts import ClusterFacts
     from goqueue.cluster.metadata import MetadataStore
     from goqueue.configs.broker_settings import BrokerSettings
+    from goqueue.groups.settings import GroupSettings
     from goqueue.metrics.registry import Metrics
     from goqueue.partitions.upkeep import MaintenanceSettings
     from goqueue.runtime.clock import Clock
@@ -131,7 +135,7 @@ class Broker(LogBroker):
             self.executor,
             settings=settings.groups,
             partition_count=settings.offsets_partitions,
-            settings_of=self.coordinated_group_configs.settings_of,
+            settings_of=self._group_settings,
             measures=self.measures,
             traces=self.log_group_traces,
             facts=self.facts if self.facts.is_cluster else None,
@@ -203,6 +207,29 @@ class Broker(LogBroker):
         self.delays = Delays(self)
         self.clock_guard.on_set = self.delays.clock_was_set
 
+    def _group_ids(self) -> set[str]:
+        """Every group that this node keeps, also those that nobody is shown yet."""
+        listed = {each.group_id for each in self.group_views.all()}
+        return listed | {each.group_id for each in self.queues}
+
+    def _size_of(self, topic: str) -> int:
+        """What the records of a topic take on the disk of their leaders."""
+        found = self.figures.of_topic(self.topics.catalogue.topic(topic))
+        return sum(each.size_bytes for each in found if each is not None)
+
+    def _group_settings(self, group_id: str) -> GroupSettings:
+        settings = self.coordinated_group_configs.settings_of(group_id)
+        return self.tenant_limits.group_settings(group_id, settings)
+
+    def _limit_tenants(self) -> None:
+        """Let groups and schemas know what tenants may have."""
+        limits = self.tenant_limits
+        limits.group_ids = self._group_ids
+        registry = self.schemas.registry
+        limits.subjects = lambda: (name for name, _ in registry.contexts.subjects(""))
+        self.groups.refuse_groups_by(limits.admit_group)
+        self.queues.limits = limits
+
     def _make_writer(self) -> MessageWriter:
         return MessageWriter(self.topics, self.publisher, self.clock, self.validator.misfits)
 
@@ -239,6 +266,18 @@ class Broker(LogBroker):
             self.group_views, self.lag, self.partitions, self.clock, self.executor
         )
         self.history = History(self.metrics, self.clock, self.queues, self.backlogs)
+        self._limit_tenants()
+        self.usage_topic = UsageTopic(
+            self.quotas,
+            self.tenant_limits,
+            self.settings.node_id,
+            targets=self.targets,
+            reader=self.reader,
+            create=partial(self.create_internal_topic, USAGE, 1),
+            clock=self.clock,
+            others=self.routes.others,
+            size_of=self._size_of,
+        )
 
     async def start(self) -> None:
         """Open the partitions, then start what coordinates clients over them."""
@@ -267,6 +306,7 @@ class Broker(LogBroker):
         if self.webhooks is not None:
             await self.webhooks.stop()
         await self.backups.stop()
+        await self.usage_topic.stop()
         await self.topic_changes.stop()
         await self.pipelines.stop()
         await self.delays.stop()
@@ -294,6 +334,7 @@ class Broker(LogBroker):
         return (
             Pass("backlogs", settings.backlogs_s, self.backlogs.look),
             Pass("history", STEP_S, self.history.sample),
+            Pass("usage of quotas", PASS_S, self.usage_topic.run),
         )
 
     def _forget_topic(self, topic: Topic) -> None:

@@ -151,6 +151,7 @@ class ClusterBroker(Broker):
         if self.webhooks is not None:
             await self.webhooks.stop()
         await self.backups.stop()
+        await self.usage_topic.stop()
         await self.topic_changes.stop()
         await self.redrives.stop()
         await self.dead_letters.stop()

@@ -35,6 +35,7 @@ from goqueue.publishing.publish import Publisher
 from goqueue.publishing.targets import Targets
 from goqueue.publishing.traces import PublishTraces
 from goqueue.quotas.service import Quotas
+from goqueue.quotas.tenant_limits import TenantLimits
 from goqueue.runtime.clock import Clock, SystemClock
 from goqueue.runtime.disk import Disk, SystemDisk
 from goqueue.storage.open_files import OpenFiles, SharedFiles
@@ -148,6 +149,7 @@ class LogBroker:
         self.open_partitions: Callable[[], Awaitable[object]] = self.partitions.open_all
 
     def _offer_topic_changes(self) -> None:
+        self.topic_changes.admission = self.tenant_limits
         self.create_topic = self.topic_changes.create
         self.create_internal_topic = self.topic_changes.create_internal
         self.delete_topic = self.topic_changes.delete
@@ -174,6 +176,7 @@ class LogBroker:
         """Of clients and of tenants."""
         self.sessions = Sessions(self.access, self.clock, settings.session_lifetime_s)
         """Who is signed in to the console of this node."""
+        self.tenant_limits = TenantLimits(self.quotas, self.topics)
 
     def _make_topics(self) -> Topics:
         if self.keeper is None:

@@ -33,6 +33,8 @@ SUMMARIES: Final = {
     "maintenance": "Status of retention and TTL, and resuming them.",
     "pipeline": "Run, check and inspect Spark pipelines.",
     "role": "List, create and delete roles.",
+    "quota": "Show and change the quotas of a tenant.",
+    "usage": "Show what tenants use of their quotas.",
     "schema": "Register, show and delete schemas.",
     "top": (
         "Watch topics, rates, sizes, groups, lag and nodes until Ctrl-C; -o json prints JSON lines."

@@ -12,7 +12,7 @@ from goqueue.model.errors import GroupMaxSizeError, InvalidGroupRequestError
 from goqueue.model.limits import MAX_ID_CHARS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from goqueue.groups.messages import Protocol
     from goqueue.groups.settings import GroupSettings
@@ -82,6 +82,8 @@ class MemberMemory:
         self._settings = settings
         self._by_group: dict[str, int] = {}
         self.used_bytes = 0
+        self.admit_group: Callable[[str], None] | None = None
+        """Refuses a new group of a tenant that has too many; set by the broker."""
 
     def note(self, group_id: str, size_bytes: int) -> None:
         """The members of a group hold so much now."""

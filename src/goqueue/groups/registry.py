@@ -107,17 +107,21 @@ class GroupRegistry:
         """Refuse a further group that is one too many.
 
         Raises:
-            TooManyGroupsError: there are as many as there may be.
+            TooManyGroupsError, GroupQuotaExceededError: there are as many as there may be.
             InvalidGroupIdError: its id has no end.
         """
         if len(group_id) > MAX_ID_CHARS:
             raise InvalidGroupIdError(
                 f"the group id has {len(group_id)} characters; {MAX_ID_CHARS} are allowed"
             )
-        if group_id not in self.slots and len(self.slots) >= self.settings.max_groups:
+        if group_id in self.slots:
+            return
+        if len(self.slots) >= self.settings.max_groups:
             raise TooManyGroupsError(
                 f"there are {len(self.slots)} groups, as many as the settings allow: delete some"
             )
+        if self.memory.admit_group is not None:
+            self.memory.admit_group(group_id)
 
     def check_join_memory(self, request: JoinRequest) -> None:
         """Refuse a member of the classic protocol for which there is no room, or raise nothing."""

@@ -107,6 +107,10 @@ class Groups(GroupShards):
         self.on_member: OnMember | None = None
         """Told of members that join and that are gone; set by whoever wants to know."""
 
+    def refuse_groups_by(self, admit_group: Callable[[str], None]) -> None:
+        """Ask before a group is made; `admit_group` raises where it may not be."""
+        self._memory.admit_group = admit_group
+
     async def start(self) -> None:
         """Make the internal topic if need be, and load every group that is stored in it.
 

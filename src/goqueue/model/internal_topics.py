@@ -22,6 +22,7 @@ PIPELINES: Final = "__pipelines"
 AUDIT: Final = "__audit"
 WEBHOOKS: Final = "__webhooks"
 WEBHOOKS_DEAD: Final = "__webhooks.dlq"
+USAGE: Final = "__usage"
 
 COMPANIONS: Final[Mapping[str, tuple[str, int]]] = MappingProxyType(
     {QUEUE_STATE: (CONSUMER_OFFSETS, 1), DELAYED: (DELAY_STATE, 3)}
@@ -51,6 +52,8 @@ INTERNAL_TOPICS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         # Reports come every few seconds and only the newest counts: small segments are compacted
         # early.
         PIPELINES: {**_NEWEST_VALUES, "segment.bytes": str(8 << 20)},
+        # Every node tells every second what its clients use: small segments here, too.
+        USAGE: {**_NEWEST_VALUES, "segment.bytes": str(1 << 20)},
         # A copy of the audit log's lines for those who follow them; the file is kept by its size.
         AUDIT: {"cleanup.policy": "delete", "retention.ms": str(90 * 24 * 3_600_000)},
         # Events that wait for their targets, and those that were given up.

@@ -36,6 +36,15 @@ class TopicQuota(Protocol):
     def consumed(self, count: int, size_bytes: int) -> None:
         """So many messages went to a reader."""
 
+    def refuses(self, size_bytes: int) -> bool:
+        """Whether `check_batch` would raise."""
+
+    def check_batch(self, size_bytes: int) -> None:
+        """Raise `BatchTooLargeError` or `StorageQuotaExceededError` where a batch is refused."""
+
+    def check_delay(self, delay_ms: int) -> None:
+        """Raise `DelayTooLongError` where a message may not be delayed for so long."""
+
 
 class TopicMeasures:
     """The series of one topic that every publish and every fetch touches."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from goqueue.model.errors import (
     CompactedTopicError,
@@ -40,6 +40,21 @@ class TopicChange(Enum):
     DELETED = auto()
 
 
+class TopicAdmission(Protocol):
+    """Whoever bounds what topics there are; each raises a `QuotaExceededError`."""
+
+    def admit_topic(
+        self, name: str, partition_count: int, overrides: Mapping[str, str] | None
+    ) -> None:
+        """A topic is to be made."""
+
+    def admit_growth(self, name: str, partition_count: int) -> None:
+        """A topic is to have so many partitions."""
+
+    def admit_settings(self, name: str, overrides: Mapping[str, str]) -> None:
+        """A topic is to have these settings."""
+
+
 class TopicChanges:
     """Makes, grows, configures, trims and deletes topics."""
 
@@ -57,6 +72,8 @@ class TopicChanges:
         self.on_change: Callable[[TopicChange, Topic], Awaitable[None]] | None = None
         """Told of what was done to topics of users, before the client is; set by whoever wants to
         know. It does not raise."""
+        self.admission: TopicAdmission | None = None
+        """Who may refuse what clients ask for; set by the broker."""
         self.on_deleted: Callable[[Topic], None] | None = None
         """Told of each topic that is deleted, before anything is awaited: of a topic made again,
         nobody has read anything yet."""
@@ -69,7 +86,7 @@ class TopicChanges:
         replication: Replication = ANYWHERE,
     ) -> Topic:
         """Make a topic and its partitions. Raises like `Topics.plan`."""
-        count = self._default_partitions if partition_count is None else partition_count
+        count = self._admitted(name, partition_count, overrides)
 
         async def create() -> Topic:
             topic = await self.topics.create(name, count, overrides, replication=replication)
@@ -77,6 +94,15 @@ class TopicChanges:
             return await self._told(TopicChange.CREATED, topic)
 
         return await self.to_the_end(create())
+
+    def _admitted(
+        self, name: str, partition_count: int | None, overrides: Mapping[str, str] | None
+    ) -> int:
+        """How many partitions a new topic gets, if there may be one."""
+        count = self._default_partitions if partition_count is None else partition_count
+        if self.admission is not None:
+            self.admission.admit_topic(name, count, overrides)
+        return count
 
     async def restore(
         self,
@@ -178,6 +204,8 @@ class TopicChanges:
         self, name: str, partition_count: int, replication: Replication = ANYWHERE
     ) -> Topic:
         """Give a topic more partitions."""
+        if self.admission is not None:
+            self.admission.admit_growth(name, partition_count)
 
         async def grow() -> Topic:
             self.growing[name] = partition_count
@@ -192,6 +220,8 @@ class TopicChanges:
 
     async def configure(self, name: str, overrides: Mapping[str, str]) -> Topic:
         """Replace the overrides of a topic's settings; they hold from the next append on."""
+        if self.admission is not None:
+            self.admission.admit_settings(name, overrides)
 
         async def configure() -> Topic:
             topic = await self.topics.configure(name, overrides)

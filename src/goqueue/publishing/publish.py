@@ -163,13 +163,10 @@ class Publisher(StraightPublisher):
             raise InternalTopicError(
                 f"{topic.name} is an internal topic: clients cannot write to it"
             )
-        if self.disk_full is not None:
-            raise DiskFullError(self.disk_full)
-        if partition.isolated is not None:
-            raise partition.isolated.with_traceback(None)
-        if partition.not_enough is not None and request.acks is Acks.ALL:
-            raise partition.not_enough.with_traceback(None)
+        self._check_open(partition, request)
         info = admit_batch(topic, request.batch)
+        if not request.internal:
+            self._check_quota(topic, info.size_bytes)
         limits = topic.settings.timestamp_limits
         if limits is not None and not request.internal:
             now_ms = self._clock.now_ms()
@@ -184,6 +181,21 @@ class Publisher(StraightPublisher):
         if may_have_delivery_headers(topic.settings, request.batch, info):
             return self._store_opened(topic, partition, request, info)
         return self._append(topic, partition, request, info)
+
+    def _check_open(self, partition: Partition, request: PublishRequest) -> None:
+        """Refuse a batch while its partition takes none."""
+        if self.disk_full is not None:
+            raise DiskFullError(self.disk_full)
+        if partition.isolated is not None:
+            raise partition.isolated.with_traceback(None)
+        if partition.not_enough is not None and request.acks is Acks.ALL:
+            raise partition.not_enough.with_traceback(None)
+
+    def _check_quota(self, topic: Topic, size_bytes: int) -> None:
+        """Hold a batch to what the tenant of a topic may store."""
+        quota = self._measures.topic(topic.name).quota
+        if quota is not None:
+            quota.check_batch(size_bytes)
 
     def _append(
         self, topic: Topic, partition: Partition, request: PublishRequest, info: BatchInfo
@@ -235,6 +247,10 @@ class Publisher(StraightPublisher):
             return self._repeated(topic, partition, request, info, found, known=known)
         if found.later:
             check_delayable(topic.settings, info, found)
+            quota = self._measures.topic(topic.name).quota
+            if quota is not None:
+                latest_ms = max(due_ms for _, due_ms in found.later)
+                quota.check_delay(latest_ms - self._clock.now_ms())
             return self._store_apart(topic, partition, request, info, found)
         if found.says_something:
             batch = marked(request.batch, info)

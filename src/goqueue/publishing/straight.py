@@ -97,6 +97,7 @@ class StraightPublisher:
         started_s, now_ms = clock.monotonic_s(), clock.now_ms()
         if (
             size_bytes > max_bytes
+            or (measures.quota is not None and measures.quota.refuses(size_bytes))
             or not partition.is_leading
             or self.disk_full is not None
             or newest_ms > now_ms + after_ms

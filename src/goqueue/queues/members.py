@@ -97,6 +97,7 @@ class QueueMembers:
         member_id = member_id or f"{client_id or 'member'}-{uuid4().hex}"
         session_ms = session_timeout_ms or group.settings.session_ms
         member = SharedMember(member_id, wanted, client_id, client_host, session_ms)
+        self._queues.check_member(group, member_id)
         group.members.join(member, self._queues.now_ms(group))
         shard = self._queues.shard_of(group)
         shard.wake_at(member.deadline_ms)

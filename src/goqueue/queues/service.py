@@ -62,6 +62,8 @@ class Queues(QueueShards):
                     f"cannot create group {group_id!r}: its shard has {len(shard.groups)} groups, "
                     "which is the limit; delete unused ones"
                 )
+            if self.limits is not None:
+                self.limits.admit_group(group_id)
             return await shard.put_group(group_id, settings)
         if group.is_dormant and settings.mode is Mode.SHARED:
             self._refuse_log_group(group_id, settings.mode)
@@ -73,6 +75,11 @@ class Queues(QueueShards):
                 f"{settings.mode}: join it so, or delete it first"
             )
         return group
+
+    def check_member(self, group: QueueGroup, member_id: str) -> None:
+        """Raise `GroupQuotaExceededError` where a member would be one too many for a tenant."""
+        if self.limits is not None and member_id not in group.members:
+            self.limits.admit_member(group.group_id, len(group.members) + 1)
 
     def _refuse_log_group(self, group_id: str, mode: Mode) -> None:
         """Refuse to share a group with members that read by offsets.

@@ -81,6 +81,16 @@ class QueueServices(StartServices, Protocol):
         """Make one of the broker's own topics, if it is not there."""
 
 
+class QueueLimits(Protocol):
+    """How many groups and members there may be; each raises a `GroupQuotaExceededError`."""
+
+    def admit_group(self, group_id: str) -> None:
+        """A group is to be made."""
+
+    def admit_member(self, group_id: str, count: int) -> None:
+        """A group is to have so many members."""
+
+
 class QueueShards:
     """One shard for each partition of the queue state topic that this node leads."""
 
@@ -103,6 +113,8 @@ class QueueShards:
             is_forced=services.settings.remote_queue_sources,
         )
         """Where the messages of groups come from."""
+        self.limits: QueueLimits | None = None
+        """Who bounds groups and members of tenants; set by the broker."""
         self.on_dead: Callable[[QueueGroup], None] = lambda _group: None
         """Told of groups that may have dead messages; set by whoever moves them."""
         self.on_member: OnMember | None = None

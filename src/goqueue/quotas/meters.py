@@ -6,8 +6,17 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from goqueue.model.errors import RateLimitedError
+import msgspec
+
+from goqueue.model.errors import (
+    BatchTooLargeError,
+    DelayTooLongError,
+    QuotaExceededError,
+    RateLimitedError,
+    StorageQuotaExceededError,
+)
 from goqueue.quotas.token_bucket import TokenBucket
+from goqueue.quotas.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,14 +35,44 @@ RATES = (PUBLISH_MESSAGES, PUBLISH_BYTES, CONSUME_MESSAGES, CONSUME_BYTES, REQUE
 class TenantMeter:
     """The rates of one tenant on this node. See `goqueue.partitions.measures.TopicQuota`."""
 
-    __slots__ = ("_now_s", "buckets", "quotas", "tenant_id", "violations")
+    __slots__ = (
+        "_now_s",
+        "buckets",
+        "connection_count",
+        "connections_elsewhere",
+        "counted",
+        "earlier",
+        "fraction_of",
+        "quotas",
+        "stored_bytes",
+        "tenant_id",
+        "violations",
+    )
 
-    def __init__(self, tenant_id: str, quotas: TenantQuotas, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        tenant_id: str,
+        quotas: TenantQuotas,
+        now_s: Callable[[], float],
+        fraction_of: Callable[[str], float] = lambda _: 1.0,
+    ) -> None:
+        """`fraction_of` tells this node's part of a rate, by the key of its bucket."""
         self.tenant_id = tenant_id
         self._now_s = now_s
         self.violations: Counter[str] = Counter()
         """How often each quota was exceeded since the start, by its name; as many as there are
         quotas."""
+        self.fraction_of = fraction_of
+        self.counted = Usage()
+        """What was used since this start, but for violations."""
+        self.earlier = Usage()
+        """What was used by way of this node before."""
+        self.connection_count = 0
+        """Kafka connections of its clients to this node."""
+        self.connections_elsewhere = 0
+        """The same to other nodes, as they have told."""
+        self.stored_bytes = 0
+        """What its topics take on the disk, in the whole cluster, as of a moment ago."""
         self.buckets: dict[str, TokenBucket] = {}
         """By the names in `RATES`; a rate that is not limited has none."""
         self.follow(quotas)
@@ -43,7 +82,7 @@ class TenantMeter:
         self.quotas = quotas
         now_s = self._now_s()
         for name in RATES:
-            rate = getattr(quotas, name)
+            rate = getattr(quotas, name) * self.fraction_of(f"tenant/{self.tenant_id}/{name}")
             bucket = self.buckets.get(name)
             if not rate:
                 self.buckets.pop(name, None)
@@ -72,10 +111,14 @@ class TenantMeter:
 
     def published(self, count: int, size_bytes: int) -> float:
         """So many messages were taken in; how long its client has to wait with more, in s."""
+        self.counted.published_messages += count
+        self.counted.published_bytes += size_bytes
         return self._take(((PUBLISH_MESSAGES, count), (PUBLISH_BYTES, size_bytes)))
 
     def consumed(self, count: int, size_bytes: int) -> None:
         """So many messages went to a reader."""
+        self.counted.consumed_messages += count
+        self.counted.consumed_bytes += size_bytes
         self._take(((CONSUME_MESSAGES, count), (CONSUME_BYTES, size_bytes)))
 
     def requested(self) -> float:
@@ -85,6 +128,79 @@ class TenantMeter:
     def consume_wait_s(self) -> float:
         """How long readers have to wait."""
         return self._wait_s(CONSUME_MESSAGES, CONSUME_BYTES)[0]
+
+    def usage(self) -> Usage:
+        """What was used by way of this node, with earlier starts."""
+        since = msgspec.structs.replace(
+            self.counted, violations=dict(self.violations), connections=self.connection_count
+        )
+        return self.earlier.plus(since)
+
+    def connected(self) -> None:
+        """Count a connection. Raises `QuotaExceededError` instead where it is one too many."""
+        wanted = self.connection_count + self.connections_elsewhere + 1
+        self.check_count("max_connections", wanted, "connections")
+        self.connection_count += 1
+
+    def disconnected(self) -> None:
+        """A connection is gone."""
+        self.connection_count -= 1
+
+    def check_count(
+        self,
+        name: str,
+        wanted: int,
+        what: str,
+        error: type[QuotaExceededError] = QuotaExceededError,
+    ) -> None:
+        """Raise `error` where the tenant would have more of something than a quota allows."""
+        limit = getattr(self.quotas, name)
+        if limit and wanted > limit:
+            self.violations[name] += 1
+            raise error(
+                f"tenant {self.tenant_id!r} would have {wanted} {what}; its quota {name} allows "
+                f"{limit}: delete some, or ask for a larger quota"
+            )
+
+    def refuses(self, size_bytes: int) -> bool:
+        """Whether `check_batch` would raise."""
+        quotas = self.quotas
+        return bool(
+            (quotas.max_message_bytes and size_bytes > quotas.max_message_bytes)
+            or (quotas.max_storage_bytes and self.stored_bytes >= quotas.max_storage_bytes)
+        )
+
+    def check_batch(self, size_bytes: int) -> None:
+        """Hold a batch to what may be stored.
+
+        Raises:
+            BatchTooLargeError: it is larger than one may be.
+            StorageQuotaExceededError: the tenant has stored as much as it may.
+        """
+        limit = self.quotas.max_message_bytes
+        if limit and size_bytes > limit:
+            self.violations["max_message_bytes"] += 1
+            raise BatchTooLargeError(
+                f"a batch of {size_bytes} bytes; the quota max_message_bytes of tenant "
+                f"{self.tenant_id!r} allows {limit}: send smaller messages, or fewer in a batch"
+            )
+        limit = self.quotas.max_storage_bytes
+        if limit and self.stored_bytes >= limit:
+            self.violations["max_storage_bytes"] += 1
+            raise StorageQuotaExceededError(
+                f"the topics of tenant {self.tenant_id!r} take {self.stored_bytes} bytes; its "
+                f"quota max_storage_bytes allows {limit}: delete messages, or shorten retention"
+            )
+
+    def check_delay(self, delay_ms: int) -> None:
+        """Raises `DelayTooLongError` unless a message may be delayed for so long."""
+        limit = self.quotas.max_delay_ms
+        if limit and delay_ms > limit:
+            self.violations["max_delay_ms"] += 1
+            raise DelayTooLongError(
+                f"a delay of {delay_ms} ms; the quota max_delay_ms of tenant {self.tenant_id!r} "
+                f"allows {limit}"
+            )
 
     def admit_publish(self, count: int, size_bytes: int) -> None:
         """Take in messages of a client that is refused rather than made to wait.

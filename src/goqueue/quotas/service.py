@@ -6,16 +6,18 @@ Where none is set, `is_active` is false, and nobody asks for more than that.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
+from urllib.parse import quote
 
 from goqueue.access.stored import StoredRecords
 from goqueue.quotas import client_quotas as names
 from goqueue.quotas.client_meter import ClientMeter
 from goqueue.quotas.client_quotas import ClientQuota, QuotaTable, check_entity, key_of
 from goqueue.quotas.meters import TenantMeter
+from goqueue.quotas.shares import Demand
 from goqueue.quotas.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from goqueue.access.principals import Principal
     from goqueue.access.tenants.directory import Tenants
@@ -61,6 +63,10 @@ class Quotas:
         self._buckets: dict[BucketKey, TokenBucket] = {}
         self.tenant_meters: dict[str, TenantMeter] = {}
         """By the ids of tenants; as many as there are tenants."""
+        self._fractions: dict[str, float] = {}
+        """This node's parts of rates that the cluster uses, by the keys of their buckets."""
+        self._usual_fraction = 1.0
+        self._looked_s = 0.0
         self.is_active = False
         """Whether anything is limited at all."""
         self.version = 0
@@ -82,7 +88,9 @@ class Quotas:
         for tenant_id, tenant in tenants.items():
             meter = self.tenant_meters.get(tenant_id)
             if meter is None:
-                self.tenant_meters[tenant_id] = TenantMeter(tenant_id, tenant.quotas, self._now_s)
+                self.tenant_meters[tenant_id] = TenantMeter(
+                    tenant_id, tenant.quotas, self._now_s, self._fraction_of
+                )
             elif meter.quotas != tenant.quotas:
                 meter.follow(tenant.quotas)
         self.is_active = bool(self._table or self.tenant_meters)
@@ -129,6 +137,7 @@ class Quotas:
             return None
         key = name, found.user, found.client_id
         bucket, now_s = self._buckets.get(key), self._now_s()
+        unit *= self._fraction_of(_text_of(key))
         if bucket is None:
             if len(self._buckets) >= _MAX_BUCKETS:
                 in_use = {at: each for at, each in self._buckets.items() if not each.is_full(now_s)}
@@ -147,6 +156,43 @@ class Quotas:
         if meter is not None:
             size_bytes = sum(len(each.value or b"") + len(each.key or b"") for each in messages)
             meter.admit_publish(len(messages), size_bytes)
+
+    # --- A rate is one for the cluster -----------------------------------------------------------
+
+    def _fraction_of(self, key: str) -> float:
+        return self._fractions.get(key, self._usual_fraction)
+
+    def _all_buckets(self) -> Iterator[tuple[str, TokenBucket]]:
+        for key, bucket in self._buckets.items():
+            yield _text_of(key), bucket
+        for tenant_id, meter in self.tenant_meters.items():
+            for name, bucket in meter.buckets.items():
+                yield f"tenant/{tenant_id}/{name}", bucket
+
+    def rates(self) -> dict[str, float]:
+        """The rates in use here, as they are in the whole cluster, by the keys of their buckets."""
+        return {key: bucket.rate / self._fraction_of(key) for key, bucket in self._all_buckets()}
+
+    def demands(self, now_s: float) -> dict[str, Demand]:
+        """What clients of this node did with each rate since this was asked last."""
+        passed_s = max(now_s - self._looked_s, 0.001)
+        self._looked_s = now_s
+        found = {}
+        for key, bucket in self._all_buckets():
+            if bucket.taken or bucket.is_short:
+                found[key] = Demand(bucket.taken / passed_s, bucket.is_short)
+                bucket.taken, bucket.is_short = 0.0, False
+        return found
+
+    def use_shares(self, fractions: dict[str, float], node_count: int) -> None:
+        """Let clients of this node use these parts of rates, of others one in `node_count`."""
+        if not fractions and not self._fractions and self._usual_fraction == 1 / node_count:
+            return
+        rates = self.rates()
+        self._fractions, self._usual_fraction = fractions, 1 / node_count
+        now_s = self._now_s()
+        for key, bucket in self._all_buckets():
+            bucket.allow(rates[key] * self._fraction_of(key), now_s)
 
     # --- The quotas of clients --------------------------------------------------------------------
 
@@ -174,3 +220,8 @@ class Quotas:
         key = key_of(quota.entity)
         if quota.values or key in self._stored.all:
             await self._stored.change({key: quota if quota.values else None})
+
+
+def _text_of(key: BucketKey) -> str:
+    """The key of a bucket as nodes tell each other of it."""
+    return "/".join(("client", *(quote(part or "", safe="") for part in key)))

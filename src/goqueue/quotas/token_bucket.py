@@ -17,7 +17,7 @@ class TokenBucket:
     until they are not.
     """
 
-    __slots__ = ("_at_s", "_tokens", "rate", "taken")
+    __slots__ = ("_at_s", "_tokens", "is_short", "rate", "taken")
 
     def __init__(self, rate: float, now_s: float) -> None:
         """Allow `rate` a second, more than 0; the bucket is full."""
@@ -25,7 +25,9 @@ class TokenBucket:
         self._tokens = rate
         self._at_s = now_s
         self.taken = 0.0
-        """Everything that was ever taken: what a node of a cluster tells of its demand."""
+        """Taken since somebody looked last: what a node of a cluster tells of its demand."""
+        self.is_short = False
+        """Whether somebody had to wait since then."""
 
     def _refill(self, now_s: float) -> None:
         if now_s > self._at_s:
@@ -40,13 +42,17 @@ class TokenBucket:
         if tokens >= 0:
             self._tokens = tokens
             return 0.0
+        self.is_short = True
         self._tokens = max(tokens, -_MAX_DEBT_S * self.rate)
         return -self._tokens / self.rate
 
     def wait_s(self, now_s: float) -> float:
         """How long until nothing is owed; 0 when something may be taken now."""
         self._refill(now_s)
-        return 0.0 if self._tokens >= 0 else -self._tokens / self.rate
+        if self._tokens >= 0:
+            return 0.0
+        self.is_short = True
+        return -self._tokens / self.rate
 
     def is_full(self, now_s: float) -> bool:
         """Whether nothing was taken lately: a new bucket would be the same."""

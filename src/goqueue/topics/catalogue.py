@@ -375,6 +375,10 @@ class Topics(RestoredTopics[Topic]):
     def _settings(self, stored: StoredTopic, defaults: Mapping[str, str]) -> TopicSettings:
         return TopicSettings(MappingProxyType(stored.overrides), defaults)
 
+    def settings_with(self, overrides: Mapping[str, str]) -> TopicSettings:
+        """What a topic with these overrides would follow."""
+        return TopicSettings(MappingProxyType(dict(overrides)), self._defaults)
+
     def _topic(self, name: str, stored: StoredTopic, revision: Revision) -> Topic:
         defaults = self._static if is_internal_topic(name) else self._defaults
         settings = self._settings(stored, defaults)

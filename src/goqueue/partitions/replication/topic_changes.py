@@ -82,7 +82,7 @@ class ClusterTopicChanges(TopicChanges):
         replication: Replication = ANYWHERE,
     ) -> Topic:
         """Make a topic; its partitions are opened by the nodes that they are on."""
-        count = self._default_partitions if partition_count is None else partition_count
+        count = self._admitted(name, partition_count, overrides)
 
         async def create() -> Topic:
             topic = await self.topics.create(name, count, overrides, replication=replication)
@@ -119,6 +119,8 @@ class ClusterTopicChanges(TopicChanges):
         self, name: str, partition_count: int, replication: Replication = ANYWHERE
     ) -> Topic:
         """Give a topic more partitions."""
+        if self.admission is not None:
+            self.admission.admit_growth(name, partition_count)
 
         async def grow() -> Topic:
             topic = await self.topics.grow(name, partition_count, replication)
@@ -128,6 +130,8 @@ class ClusterTopicChanges(TopicChanges):
 
     async def configure(self, name: str, overrides: Mapping[str, str]) -> Topic:
         """Replace the overrides of a topic's settings; logs follow when their node sees it."""
+        if self.admission is not None:
+            self.admission.admit_settings(name, overrides)
         return await self.to_the_end(self.topics.configure(name, overrides))
 
     async def delete(self, name: str) -> Topic:

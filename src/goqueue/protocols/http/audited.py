@@ -68,6 +68,7 @@ AUDITED: Final[Mapping[tuple[str, str], Audited]] = {
     ("DELETE", "/topics/{topic}/messages"): Audited(Event.RECORDS_DELETED, "topic", "topic"),
     ("POST", "/admin/topics/{topic}/compact"): Audited(Event.TOPIC_COMPACTED, "topic", "topic"),
     ("POST", "/admin/maintenance/resume"): Audited(Event.MAINTENANCE_RESUMED, "cluster"),
+    ("POST", "/admin/tenants/{id}/usage/reset"): Audited(Event.CONFIG_CHANGED, "tenant", "id"),
     ("PUT", "/groups/{group}/settings"): Audited(Event.CONFIG_CHANGED, "group", "group"),
     ("DELETE", "/groups/{group}"): Audited(Event.GROUP_DELETED, "group", "group"),
     ("POST", "/groups/{group}/offsets/reset"): Audited(Event.OFFSETS_RESET, "group", "group"),

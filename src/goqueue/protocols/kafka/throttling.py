@@ -7,8 +7,9 @@ that long nothing is read from its connection.
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
+from goqueue.model.errors import QuotaExceededError
 from goqueue.protocols.kafka.context import in_ms
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+_CONNECTION: Final = "connection of a tenant"
+"""What connections that are counted for a tenant have in `Session.on_lost`."""
 
 
 class Throttling:
@@ -46,7 +50,16 @@ class Throttling:
     def requested(self, peer: Peer) -> float:
         """A request was made; returns for how long its client has to wait, in s."""
         meter = self.meter(peer.session)
-        return 0.0 if meter is None else meter.requested()
+        if meter is None:
+            return 0.0
+        if meter.tenant is not None and _CONNECTION not in peer.session.on_lost:
+            try:
+                meter.tenant.connected()
+            except QuotaExceededError as error:
+                peer.refuse(str(error))
+                return 0.0
+            peer.session.on_lost[_CONNECTION] = meter.tenant.disconnected
+        return meter.requested()
 
     def produced(self, peer: Peer, size_bytes: int, wait_s: float) -> int:
         """A request was served straight that stored so much; mutes its connection.

@@ -183,6 +183,7 @@ class ShareMembers:
             rack_id=said.rack_id or "",
             assigned=frozenset() if known is None else known.assigned or frozenset(),
         )
+        self._queues.check_member(group, said.member_id)
         joined = group.members.join(member, self._queues.now_ms(group))
         if known is None:
             self._queues.tell_member(said.group_id, said.member_id, None)

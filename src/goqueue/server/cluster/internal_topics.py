@@ -14,6 +14,7 @@ from goqueue.model.internal_topics import (
     QUEUE_STATE,
     SCHEMAS,
     TRANSACTION_STATE,
+    USAGE,
     WEBHOOKS,
     WEBHOOKS_DEAD,
 )
@@ -36,6 +37,7 @@ def internal_topics(settings: BrokerSettings, node_count: int) -> dict[str, int]
         DELAYED: delay_units * COMPANIONS[DELAYED][1],
         SCHEMAS: 1,
         PIPELINES: 1,
+        USAGE: 1,
         **({AUDIT: 1} if settings.audit_topic else {}),
         **({WEBHOOKS: 1, WEBHOOKS_DEAD: 1} if settings.webhooks.is_on else {}),
     }

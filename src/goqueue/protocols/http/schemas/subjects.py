@@ -181,6 +181,7 @@ class SubjectRoutes:
 
     def __init__(self, broker: Broker) -> None:
         self.schemas = broker.schemas
+        self._limits = broker.tenant_limits
 
     @property
     def _registry(self) -> Registry:
@@ -238,6 +239,7 @@ class SubjectRoutes:
         It must be compatible with earlier versions, by the level of the subject.
         """
         schema = schema_of(body, default_type(request))
+        self._limits.admit_subject(path.name)
         found = await self.schemas.change(
             lambda known: known.register(
                 path.name,
