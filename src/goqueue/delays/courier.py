@@ -301,7 +301,7 @@ class Courier:
             mark, placed = target.mark(), target.append_now(encoded)
         except GoQueueError as error:
             logger.warning("%s refuses delayed messages for now: %s", target.id, error)
-            self.outcomes.released.append(intent)
+            self.outcomes.refused(intent, error)
             return 0
         destination.sent(intent, target, placed.end_offset, mark)
         self.destinations.is_unsettled = True

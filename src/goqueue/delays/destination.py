@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from goqueue.model.errors import (
     DelayError,
+    FencedProducerError,
     GoQueueError,
     HandoverUnknownError,
     UnknownTopicError,
@@ -87,6 +88,16 @@ class Outcomes:
         """Batches of this epoch are refused from now on, somewhere: go on in a later one."""
         if self._fences and self.handover is not None and self.handover.epoch <= epoch:
             self.handover = Handover(self.handover.producer_id, epoch + 1)
+
+    def refused(self, intent: Intent, error: GoQueueError) -> None:
+        """A partition took nothing of an intent: its messages wait again.
+
+        Where it knows a later epoch of the producer, an earlier leader of the unit has ended this
+        one to resolve an intent, and was gone before it had stored anything in the next.
+        """
+        if isinstance(error, FencedProducerError):
+            self.resolved(intent.epoch)
+        self.released.append(intent)
 
     def required_handover(self) -> Handover:
         """The producer. Raises `DelayError` when there is none yet."""
@@ -253,7 +264,7 @@ class Destination:
             self.unresolved.append(first.intent)
         except GoQueueError as error:
             logger.warning("%s refuses delayed messages for now: %s", first.target.id, error)
-            self._outcomes.released.append(first.intent)
+            self._outcomes.refused(first.intent, error)
         else:
             self._queued.popleft()
             if self._position is not None:

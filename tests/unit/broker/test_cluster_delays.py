@@ -26,7 +26,7 @@ from goqueue.topics.replica_assignments import Replication
 from support.cluster_brokers import OneOfThree, one_of_three
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable
     from pathlib import Path
 
 UNITS = 2
@@ -83,11 +83,16 @@ class Stage:
 
     async def later(self, ms: int) -> None:
         self.broker.clock.advance(ms)
-        delivering = asyncio.ensure_future(self.delays.deliver_due())
-        while not delivering.done():
+        await self.done(self.delays.deliver_due())
+        await self.settle()
+
+    async def done(self, work: Awaitable[Any]) -> Any:
+        """What comes of something while the followers fetch."""
+        waiting = asyncio.ensure_future(work)
+        while not waiting.done():
             self.commit()
             await asyncio.sleep(0.002)
-        await self.settle()
+        return await waiting
 
     def stored(self) -> list[bytes | None]:
         """The values in the partition, up to its high watermark."""
@@ -127,8 +132,7 @@ def test_a_delayed_message_goes_once_when_it_is_due(tmp_path: Path) -> None:
     async def main() -> None:
         async with stage(tmp_path) as it:
             published = it.publish((b"now", 0), (b"later", 1000))
-            await it.settle()
-            await published.durable
+            await it.done(published.durable)
             assert it.stored() == [b"now"]
             await it.later(999)
             assert it.stored() == [b"now"]
@@ -136,6 +140,28 @@ def test_a_delayed_message_goes_once_when_it_is_due(tmp_path: Path) -> None:
             assert it.stored() == [b"now", b"later"]
             await it.later(60_000)
             assert it.stored() == [b"now", b"later"]
+
+    asyncio.run(main())
+
+
+def test_a_producer_that_an_earlier_leader_has_ended_goes_on_in_a_later_epoch(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as it:
+            published = it.publish((b"first", 1000))
+            await it.done(published.durable)
+            await it.later(1000)
+            parts = it.delays.shard(unit_of(published.delayed[0][1])).built()
+            handover = parts.courier.outcomes.required_handover()
+            # As whoever led the unit before does to resolve an intent; nothing was stored of it.
+            target = it.broker.targets.of(PLACE)
+            await it.done(target.found(handover.producer_id, handover.epoch, 0))
+            for number in range(UNITS):
+                await it.done(it.publish((b"%d" % number, 1000)).durable)
+            for _ in range(3):
+                await it.later(2000)
+            assert sorted(it.stored()) == [b"0", b"1", b"first"]
 
     asyncio.run(main())
 
@@ -302,8 +328,7 @@ def test_what_was_cancelled_stays_so_when_its_unit_moves(tmp_path: Path) -> None
     async def main() -> None:
         async with stage(tmp_path) as it:
             published = it.publish((b"a", 1000), (b"b", 1000))
-            await it.settle()
-            await published.durable
+            await it.done(published.durable)
             ids = [each[1] for each in published.delayed]
             cancelling = asyncio.ensure_future(it.delays.cancel("t", 0, ids[0]))
             await it.settle()
@@ -320,8 +345,7 @@ def test_without_a_unit_delayed_messages_are_refused_for_now(tmp_path: Path) -> 
     async def main() -> None:
         async with stage(tmp_path) as it:
             published = it.publish((b"a", 1000))
-            await it.settle()
-            await published.durable
+            await it.done(published.durable)
             ((_, delayed_id, _),) = published.delayed
             partitions = it.broker.partitions
             for number in range(UNITS):
@@ -347,8 +371,7 @@ def test_a_node_that_follows_a_unit_knows_when_its_messages_are_due(tmp_path: Pa
         async with stage(tmp_path) as it:
             delays_ms = (1000, 5 * hour_ms, 30 * 24 * hour_ms)
             published = it.publish(*((b"%d" % ms, ms) for ms in delays_ms))
-            await it.settle()
-            await published.durable
+            await it.done(published.durable)
             await _leave_units(it)
             assert await it.delays.followed.look() == len(delays_ms)
             assert await it.delays.followed.look() == 0
@@ -372,8 +395,7 @@ def test_an_index_that_is_damaged_is_built_from_the_logs_again(tmp_path: Path) -
     async def main() -> None:
         async with stage(tmp_path) as it:
             published = it.publish((b"a", 1000), (b"b", 20_000_000))
-            await it.settle()
-            await published.durable
+            await it.done(published.durable)
             await _leave_units(it)
             await it.delays.followed.look()
             _damage_indexes(tmp_path)

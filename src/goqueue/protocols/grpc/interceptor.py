@@ -245,9 +245,10 @@ class PacedContext:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
 
-    async def write(self, message: Message) -> None:
-        """Send a message when that is allowed."""
-        await self._gate.pace(self._may, message.ByteSize())
+    async def write(self, message: Message | bytes) -> None:
+        """Send a message when that is allowed; those of other nodes come encoded."""
+        size = len(message) if isinstance(message, bytes) else message.ByteSize()
+        await self._gate.pace(self._may, size)
         await self._context.write(message)
 
 
