@@ -1,0 +1,148 @@
+"""librdkafka with and without a login, and logins one after the other (see `_client.py`)."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, Final
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from confluent_kafka.cimpl import NewTopic
+
+from benchmarks._client import serve_calls
+from benchmarks.harness import percentiles
+
+CHUNK: Final = 1000
+MAX_QUEUED: Final = 50_000
+_NEVER_S: Final = 60.0
+_WARM_UP_S: Final = 0.5
+_MS: Final = 1000.0
+_HANDSHAKE: Final = 17
+_AUTHENTICATE: Final = 36
+_THREADS: Final = 4
+
+
+def _settings(address: str, user: str | None) -> dict[str, Any]:
+    """A user's password is the name, twice."""
+    settings: dict[str, Any] = {"bootstrap.servers": address}
+    if user is not None:
+        settings |= {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": user,
+            "sasl.password": user * 2,
+        }
+    return settings
+
+
+@cache
+def _producer(address: str, user: str | None, linger_ms: int) -> Producer:
+    extra = {"acks": "all", "linger.ms": linger_ms}
+    return Producer(_settings(address, user) | extra)
+
+
+def make(address: str, user: str | None, topic: str) -> None:
+    """A topic of one partition."""
+    admin = AdminClient(_settings(address, user))
+    admin.create_topics([NewTopic(topic, 1)])[topic].result(_NEVER_S)
+
+
+def make_rules(address: str, user: str, writer: str, topic: str, count: int) -> int:
+    """The rule that lets `writer` write, among so many others; returns how many there are."""
+    admin = AdminClient(_settings(address, user))
+    rules = [_rule(f"User:user-{number % 50}", f"topic-{number}") for number in range(count - 2)]
+    rules += [_rule(f"User:{writer}", topic), _rule(f"User:{writer}", "topic-", is_prefix=True)]
+    made = admin.create_acls(rules)
+    for future in made.values():
+        future.result(_NEVER_S)
+    return len(made)
+
+
+def _rule(principal: str, name: str, *, is_prefix: bool = False) -> AclBinding:
+    pattern = ResourcePatternType.PREFIXED if is_prefix else ResourcePatternType.LITERAL
+    resource, allow = ResourceType.TOPIC, AclPermissionType.ALLOW
+    return AclBinding(resource, name, pattern, principal, "*", AclOperation.WRITE, allow)
+
+
+def produce(address: str, user: str | None, topic: str, count: int) -> dict[str, Any]:
+    """Send messages of 100 bytes, and wait for all acknowledgements."""
+    producer = _producer(address, user, 5)
+    producer.list_topics(topic, timeout=_NEVER_S)
+    messages = [{"value": b"x" * 100} for _ in range(CHUNK)]
+    started = time.perf_counter()
+    for _ in range(count // CHUNK):
+        while len(producer) > MAX_QUEUED:
+            producer.poll(0.001)
+        producer.produce_batch(topic, messages)
+        producer.poll(0)
+    left = producer.flush(_NEVER_S)
+    return {"seconds": time.perf_counter() - started, "left": left}
+
+
+def latencies(address: str, user: str | None, topic: str, seconds: float) -> dict[str, Any]:
+    """One message after the other; how long each takes to be acknowledged, in milliseconds."""
+    producer = _producer(address, user, 0)
+    producer.list_topics(topic, timeout=_NEVER_S)
+    taken: list[float] = []
+    began = time.perf_counter()
+    while (now := time.perf_counter()) < began + seconds:
+        producer.produce(topic, b"x" * 100)
+        left = producer.flush(_NEVER_S)
+        if left:
+            return {"left": left}
+        if now > began + _WARM_UP_S:
+            taken.append((time.perf_counter() - now) * _MS)
+    return {"left": 0, "count": len(taken), **percentiles(taken, (50, 99))}
+
+
+def log_in(address: str, user: str, seconds: float, per_minute: int) -> dict[str, Any]:
+    """Connect and log in with PLAIN, for which the broker derives keys, at a steady pace."""
+
+    def one(_: int) -> tuple[int, int]:
+        done = refused = 0
+        while time.perf_counter() < began + seconds:
+            behind_s = began + done * _THREADS * 60 / per_minute - time.perf_counter()
+            if behind_s > 0:
+                time.sleep(behind_s)
+            refused += not _login(address, user)
+            done += 1
+        return done, refused
+
+    began = time.perf_counter()
+    with ThreadPoolExecutor(_THREADS) as pool:
+        counted = list(pool.map(one, range(_THREADS)))
+    done, refused = (sum(each) for each in zip(*counted, strict=True))
+    return {"logins": done, "refused": refused, "seconds": time.perf_counter() - began}
+
+
+def _login(address: str, user: str) -> bool:
+    host, port = address.split(":")
+    with socket.create_connection((host, int(port)), timeout=_NEVER_S) as sock:
+        plain = f"\0{user}\0{user * 2}".encode()
+        _ask(sock, _HANDSHAKE, 1, struct.pack(">h", 5) + b"PLAIN")
+        answer = _ask(sock, _AUTHENTICATE, 1, struct.pack(">i", len(plain)) + plain)
+    code: int = struct.unpack_from(">h", answer, 4)[0]
+    return code == 0
+
+
+def _ask(sock: socket.socket, key: int, version: int, body: bytes) -> bytes:
+    request = struct.pack(">hhih", key, version, 1, -1) + body
+    sock.sendall(struct.pack(">i", len(request)) + request)
+    (size,) = struct.unpack(">i", sock.recv(4, socket.MSG_WAITALL))
+    return sock.recv(size, socket.MSG_WAITALL)
+
+
+if __name__ == "__main__":
+    functions = (make, make_rules, produce, latencies, log_in)
+    serve_calls({each.__name__: each for each in functions})

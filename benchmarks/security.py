@@ -1,0 +1,116 @@
+"""What logins and rights cost: producing against an open broker, and others while many log in."""
+
+from __future__ import annotations
+
+import os
+from statistics import median
+from typing import Final
+
+from benchmarks._brokers import BrokerProcess, start_goqueue
+from benchmarks._client import ClientProcess
+from benchmarks._turns import Turns, expect
+from benchmarks.harness import Run, benchmark
+
+OFF: Final = "off"
+ON: Final = "on"
+TOPIC: Final = "orders"
+ADMIN: Final = "admin"
+WRITER: Final = "writer"
+PRODUCED: Final = 200_000
+RULES: Final = 1000
+TURNS: Final = int(os.environ.get("GOQUEUE_BENCH_SECURITY_TURNS", "9"))
+LOGINS_PER_MINUTE: Final = 2000
+LATENCY_S: Final = 6.0
+LATENCY_TURNS: Final = 5
+
+
+def _guarded(run: Run) -> BrokerProcess:
+    """A broker that asks everybody who they are. A password is the name, twice."""
+    users = ",".join(f"{name}:{name * 2}" for name in (ADMIN, WRITER))
+    return start_goqueue(
+        run.scratch / ON,
+        "--auth-enabled",
+        f"--auth-super-users={ADMIN}",
+        f"--sasl-users={users}",
+    )
+
+
+@benchmark("produce", "librdkafka with a SCRAM login and 1,000 rules, against an open broker")
+def produce(run: Run) -> None:
+    turns = Turns(plain=OFF)
+    used_s = {OFF: 0.0, ON: 0.0}
+    with (
+        start_goqueue(run.scratch / OFF) as open_broker,
+        _guarded(run) as guarded,
+        ClientProcess("_security_client") as client,
+    ):
+        ways = {OFF: (open_broker, None), ON: (guarded, WRITER)}
+        client.call("make", address=open_broker.address, user=None, topic=TOPIC)
+        client.call("make", address=guarded.address, user=ADMIN, topic=TOPIC)
+        made = client.call(
+            "make_rules",
+            address=guarded.address,
+            user=ADMIN,
+            writer=WRITER,
+            topic=TOPIC,
+            count=RULES,
+        )
+        expect(made == RULES, f"{made} rules")
+        for turn in run.progress(TURNS + 1, "produce"):
+            for way in (OFF, ON) if turn % 2 else (ON, OFF):
+                broker, user = ways[way]
+                before_s = broker.cpu_s()
+                sent = client.call(
+                    "produce", address=broker.address, user=user, topic=TOPIC, count=PRODUCED
+                )
+                expect(sent["left"] == 0, f"{way}: {sent['left']} messages were left")
+                if turn > 0:
+                    turns.add(way, sent["seconds"])
+                    used_s[way] += broker.cpu_s() - before_s
+    turns.report_rates(run, "messages: logins and rights", PRODUCED, "messages/s")
+    each_us = {way: used / (PRODUCED * TURNS) * 1e6 for way, used in used_s.items()}
+    label = "broker CPU a message: logins and rights"
+    run.row(f"{label} {OFF}", each_us[OFF], "µs")
+    run.row(f"{label} {ON}", each_us[ON], "µs", each_us[ON] / each_us[OFF], f"{label} {OFF}")
+    run.note(f"{TURNS} turns of {PRODUCED} messages, {RULES} rules, SCRAM-SHA-256, acks=all")
+
+
+@benchmark("logins", "Producers beside 2,000 logins a minute, against the same without them")
+def logins(run: Run) -> None:
+    p50: dict[str, list[float]] = {OFF: [], ON: []}
+    p99: dict[str, list[float]] = {OFF: [], ON: []}
+    rates: list[float] = []
+    with (
+        _guarded(run) as broker,
+        ClientProcess("_security_client") as client,
+        ClientProcess("_security_client") as crowd,
+    ):
+        client.call("make", address=broker.address, user=ADMIN, topic=TOPIC)
+        asked = {"address": broker.address, "user": ADMIN, "topic": TOPIC, "seconds": LATENCY_S}
+        client.call("latencies", **asked | {"seconds": 1.0})
+        for turn in run.progress(LATENCY_TURNS, "logins"):
+            for way in (OFF, ON) if turn % 2 else (ON, OFF):
+                if way == ON:
+                    crowd.begin(
+                        "log_in",
+                        address=broker.address,
+                        user=WRITER,
+                        seconds=LATENCY_S,
+                        per_minute=LOGINS_PER_MINUTE,
+                    )
+                found = client.call("latencies", **asked)
+                expect(found["left"] == 0, f"{found['left']} messages were left")
+                p50[way].append(found["p50"])
+                p99[way].append(found["p99"])
+                if way == ON:
+                    done = crowd.end()
+                    expect(done["refused"] == 0, f"{done['refused']} logins were refused")
+                    rates.append(done["logins"] / done["seconds"] * 60)
+    expect(median(rates) > 0.9 * LOGINS_PER_MINUTE, f"{median(rates):.0f} logins a minute")
+    for rank, found_ms in (("p50", p50), ("p99", p99)):
+        plain = f"{rank} of a produce without logins"
+        ratio = median(on / off for on, off in zip(found_ms[ON], found_ms[OFF], strict=True))
+        run.row(plain, median(found_ms[OFF]), "ms")
+        run.row(f"{rank} of a produce beside logins", median(found_ms[ON]), "ms", ratio, plain)
+    run.row("logins", median(rates), "logins/minute")
+    run.note(f"{LATENCY_TURNS} turns of {LATENCY_S:g} s, PLAIN, two derived keys a login")
