@@ -131,7 +131,7 @@ console: $(WEB)/node_modules/.package-lock.json ## the web console, from its sou
 
 .PHONY: clean
 clean: ## remove what the other verbs made
-	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .coverage* src/*.egg-info src/goqueue/records/*.so $(WEB)/node_modules
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .coverage* src/*.egg-info src/goqueue/records/*.so $(WEB)/node_modules clients/typescript/node_modules clients/typescript/dist
 
 .PHONY: help
 help: ## this list

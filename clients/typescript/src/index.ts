@@ -1,0 +1,13 @@
+export type { FilterBody, Health, LetterDetail, LetterLine, OffsetsAnswer, RedriveAnswer, TopicInfo, Version } from "./api.js";
+export { GoQueue } from "./client.js";
+export { Consumer, type ConsumeOptions } from "./consumer.js";
+export { DeadLetters, type LetterQuery, type RedriveOptions } from "./dead-letters.js";
+export * from "./errors.js";
+export { Delivery, Message, type Content, type NewMessage, type Priority } from "./messages.js";
+export { mayBeStored, type Published, type PublishOptions } from "./publishing.js";
+export { Queue, type PollOptions, type QueueOptions, type QueueSettings, type Receipt } from "./queue.js";
+export type { ReadOptions, ReadResult } from "./reading.js";
+export type { RetryOptions } from "./retry.js";
+export { Topics, type NewTopic, type TopicSettings } from "./topics.js";
+export type { ClientOptions } from "./transport.js";
+export { RejectMessage, RetryMessage, Worker, type Handler, type HandlerContext, type WorkerOptions } from "./worker.js";
