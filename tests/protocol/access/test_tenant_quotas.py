@@ -22,7 +22,8 @@ from goqueue.queues.delivery.settings import QueueSettings
 from support.guarded import ROOT_KEY, guarded_server
 from support.server import running_node
 
-FLAGS = ("--tenancy-enabled", "--auth-enabled", "--auth-root-key", ROOT_KEY)
+FLAGS = ("--tenancy-enabled", "--auth-enabled")
+ROOT = {"GOQUEUE_API_ROOT_KEY": ROOT_KEY}
 UNLIMITED = {
     "publish_messages_per_s": 0,
     "consume_messages_per_s": 0,
@@ -179,7 +180,7 @@ def test_quotas_and_usage_of_an_unknown_tenant_are_not_found(server):
 
 def test_usage_survives_a_restart(tmp_path):
     async def first():
-        async with running_node(tmp_path / "data", *FLAGS) as node:
+        async with running_node(tmp_path / "data", *FLAGS, environment=ROOT) as node:
             broker = node.broker
             await broker.tenants.create("red", "Red", quotas=UNLIMITED)
             await broker.create_topic("red.orders", 1)
@@ -187,7 +188,7 @@ def test_usage_survives_a_restart(tmp_path):
             await broker.writer.publish("red.orders", [NewMessage(b"x")] * 7)
 
     async def second():
-        async with running_node(tmp_path / "data", *FLAGS) as node:
+        async with running_node(tmp_path / "data", *FLAGS, environment=ROOT) as node:
             await node.broker.usage_topic.run()
             await node.broker.writer.publish("red.orders", [NewMessage(b"x")] * 2)
             return node.broker.usage_topic.usage("red")

@@ -81,6 +81,7 @@ _TAGS: Final = {
     "admin": "Administration.",
     "webhooks": "Events of the cluster, posted to other servers.",
     "access": "Users, API keys, roles and access control lists.",
+    "tenants": "Tenants and what they use of their quotas.",
     "cluster": "The nodes of a cluster and the partitions on them.",
     "health": "Probes for supervisors and load balancers.",
     "statistics": "Totals.",
