@@ -153,7 +153,7 @@ def guarded_server(data_dir: Path, *flags: str) -> Iterator[GuardedServer]:
 
     async def serve() -> None:
         environment = {"GOQUEUE_AUTH_ENABLED": "true", "GOQUEUE_API_ROOT_KEY": ROOT_KEY}
-        settings = ("--auth-max-login-delay", "0s", "--webhooks-enabled")
+        settings = ("--auth-max-login-delay", "0s", "--webhooks-enabled", "--tenancy-enabled")
         async with running_node(data_dir, *settings, *flags, environment=environment) as node:
             server = GuardedServer(node, asyncio.get_running_loop())
             await server.prepare()

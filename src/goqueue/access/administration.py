@@ -257,10 +257,15 @@ class AccessAdministration:
         Raises:
             UnknownCredentialError: there is none.
         """
-        user = self._directory.users.find(name)
-        if user is None:
+        if self._directory.users.find(name) is None:
             raise UnknownCredentialError(f"there is no user {name!r}")
+        await self.forget(name)
+
+    async def forget(self, name: str) -> None:
+        """Delete a principal of any kind: its password, its roles, its tenant."""
+        user = self._directory.users.find(name)
         await self.give_roles(name, ())
-        await self._directory.users.alter(name, dict.fromkeys(user.keys))
+        if user is not None:
+            await self._directory.users.alter(name, dict.fromkeys(user.keys))
         if name in self._directory.bindings.all:
             await self._bind(name, Binding())

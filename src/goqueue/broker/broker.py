@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from goqueue.administration.groups import GroupAdministrator
+from goqueue.administration.tenants import DELETION_PASS_S, TenantRemoval
 from goqueue.broker.lazy_backups import LazyBackups
 from goqueue.broker.log_broker import LogBroker
 from goqueue.configs.coordinated_group_configs import CoordinatedGroupConfigs
@@ -262,6 +263,18 @@ class Broker(LogBroker):
             lag=self.lag,
             measures=self.measures,
         )
+        self.tenant_removal = TenantRemoval(
+            self.tenants,
+            self.access,
+            self.access_administration,
+            topics=self.topics,
+            delete_topic=self.delete_topic,
+            group_views=self.group_views,
+            groups=self.group_administrator,
+            schemas=self.schemas,
+            clock=self.clock,
+            is_cluster=self.facts.is_cluster,
+        )
         self.backlogs = Backlogs(
             self.group_views, self.lag, self.partitions, self.clock, self.executor
         )
@@ -331,11 +344,14 @@ class Broker(LogBroker):
 
     def passes(self, settings: MaintenanceSettings) -> Sequence[Pass]:
         """What services do now and then."""
-        return (
+        passes = (
             Pass("backlogs", settings.backlogs_s, self.backlogs.look),
             Pass("history", STEP_S, self.history.sample),
             Pass("usage of quotas", PASS_S, self.usage_topic.run),
         )
+        if not self.access.tenants.is_enabled:
+            return passes
+        return (*passes, Pass("tenant deletions", DELETION_PASS_S, self.tenant_removal.run))
 
     def _forget_topic(self, topic: Topic) -> None:
         self.groups.forget_topic(topic.name)

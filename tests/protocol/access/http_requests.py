@@ -77,6 +77,8 @@ _BODIES: dict[str, Any] = {
     "PUT /admin/users/{user}": {"password": "long-enough-1"},
     "PUT /admin/users/{user}/roles": {"roles": ["readonly"]},
     "PUT /admin/roles/{role}": {"permissions": ["topic:list"]},
+    "POST /admin/tenants": {"id": "acme", "name": "Acme"},
+    "POST /admin/tenants/{id}/suspend": {"reason": "unpaid"},
     "PUT /config": {"compatibility": "FULL"},
     "PUT /config/{subject}": {"compatibility": "FULL"},
     "PUT /mode": {"mode": "READWRITE"},

@@ -15,6 +15,7 @@ from goqueue.access.tenants.records import (
     check_tenant_texts,
 )
 from goqueue.model.errors import (
+    InvalidTenantError,
     TenancyDisabledError,
     TenantExistsError,
     TenantProtectedError,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from goqueue.access.tenants.directory import Tenants
     from goqueue.runtime.clock import Clock
 
+_MAX_REASON_CHARS: Final = 500
 _NOTHING: Final[Mapping[str, int]] = {}
 
 
@@ -114,6 +116,47 @@ class TenantAdministration:
             updated_ms=self._clock.now_ms(),
         )
         check_tenant_texts(changed.name, changed.description, changed.metadata)
+        return await self._store(changed)
+
+    async def suspend(self, tenant_id: str, reason: str) -> Tenant:
+        """Refuse what its clients publish, consume and change; all that is stored is kept."""
+        return await self._set_status(tenant_id, TenantStatus.SUSPENDED, reason)
+
+    async def disable(self, tenant_id: str, reason: str = "") -> Tenant:
+        """Refuse its clients altogether; all that is stored is kept."""
+        return await self._set_status(tenant_id, TenantStatus.DISABLED, reason)
+
+    async def activate(self, tenant_id: str) -> Tenant:
+        """Serve its clients again."""
+        return await self._set_status(tenant_id, TenantStatus.ACTIVE, "")
+
+    async def begin_deletion(self, tenant_id: str) -> Tenant:
+        """Refuse its clients for good, before what it has is deleted; again if need be."""
+        tenant = self.require(tenant_id)
+        if tenant.status is TenantStatus.DELETING:
+            return tenant
+        return await self._set_status(tenant_id, TenantStatus.DELETING, "being deleted")
+
+    async def remove(self, tenant_id: str) -> None:
+        """Forget a tenant that has nothing any more."""
+        if tenant_id in self._tenants.records.all:
+            await self._tenants.records.change({tenant_id: None})
+
+    async def _set_status(self, tenant_id: str, status: TenantStatus, reason: str) -> Tenant:
+        tenant = self._changeable(tenant_id)
+        if len(reason) > _MAX_REASON_CHARS:
+            raise InvalidTenantError(
+                f"a reason of {len(reason)} characters, expected at most {_MAX_REASON_CHARS}"
+            )
+        now_ms = self._clock.now_ms()
+        is_active = status is TenantStatus.ACTIVE
+        changed = replace(
+            tenant,
+            status=status,
+            reason=reason,
+            suspended_ms=None if is_active else now_ms,
+            updated_ms=now_ms,
+        )
         return await self._store(changed)
 
     def _changeable(self, tenant_id: str) -> Tenant:

@@ -110,3 +110,57 @@ def encode_assignment(partitions: frozenset[TopicPartition], version: int = 0) -
             out += number.to_bytes(4, signed=True)
     put_length(out, -1, compact=False)
     return bytes(out)
+
+
+def renamed_subscription(metadata: bytes, rename: Callable[[str], str]) -> bytes:
+    """A subscription with other names of its topics; what does not parse stays as it is."""
+    out = bytearray()
+    cursor = Cursor(memoryview(metadata))
+    done = 0
+    try:
+        version = cursor.int16()
+        if version < 0:
+            return metadata
+        out += metadata[: cursor.position]
+        _rename_topics(cursor, out, rename)
+        done = cursor.position
+        cursor.view(max(cursor.bytes_length(compact=False), 0))
+        kept = metadata[done : cursor.position]
+        if version >= _OWNED_FROM:
+            renamed = bytearray()
+            _rename_partitions(cursor, renamed, rename)
+            out += kept + renamed
+            done = cursor.position
+    except MalformedRequestError:
+        pass  # the names that were read are those that the broker reads
+    return bytes(out) + metadata[done:] if done else metadata
+
+
+def renamed_assignment(assignment: bytes, rename: Callable[[str], str]) -> bytes:
+    """An assignment with other names of its topics; what does not parse stays as it is."""
+    cursor = Cursor(memoryview(assignment))
+    try:
+        if cursor.int16() < 0:
+            return assignment
+        out = bytearray(assignment[: cursor.position])
+        _rename_partitions(cursor, out, rename)
+    except MalformedRequestError:
+        return assignment
+    return bytes(out) + assignment[cursor.position :]
+
+
+def _rename_topics(cursor: Cursor, out: bytearray, rename: Callable[[str], str]) -> None:
+    count = cursor.required_array_length(compact=False)
+    put_length(out, count, compact=False)
+    for _ in range(count):
+        put_string(out, rename(cursor.required_string(compact=False)), compact=False)
+
+
+def _rename_partitions(cursor: Cursor, out: bytearray, rename: Callable[[str], str]) -> None:
+    count = cursor.required_array_length(compact=False)
+    put_length(out, count, compact=False)
+    for _ in range(count):
+        put_string(out, rename(cursor.required_string(compact=False)), compact=False)
+        numbers = cursor.required_array_length(compact=False)
+        put_length(out, numbers, compact=False)
+        out += cursor.view(4 * numbers)

@@ -15,6 +15,12 @@ from goqueue.cluster.facts import as_refused
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.grpc.audited import Call
 from goqueue.protocols.grpc.errors import ServerStoppingError, status_of, to_error
+from goqueue.protocols.grpc.namespaces import (
+    TenantContext,
+    message_inside,
+    message_outside,
+    namespace_of_call,
+)
 from goqueue.protocols.grpc.request_bounds import BoundedParser, parser_of
 from goqueue.protocols.grpc.rights import CALLER, RIGHTS, caller
 from goqueue.wire.grpc.contract import ERROR_KEY
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
+    from goqueue.access.tenants.namespace import Namespace
     from goqueue.protocols.grpc.gate import Gate
     from goqueue.protocols.grpc.rights import Needs
     from goqueue.protocols.permissions import Permissions
@@ -129,6 +136,24 @@ class ErrorInterceptor(aio.ServerInterceptor):
             response_serializer=handler.response_serializer,
         )
 
+    def _permitted(self, inner: Handler, method: str, *, is_parsed: bool) -> Handler:
+        """A handler for clients that may call it, in the names that it knows."""
+        right = RIGHTS[method]
+
+        async def handle(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
+            may = caller()
+            namespace = namespace_of_call(context, may)
+            if namespace is not None and is_parsed:
+                request = message_inside(request, namespace)
+            if is_parsed and not may.is_open:
+                right.require(may, request)
+            if namespace is None:
+                return await inner(request, context)
+            shown = cast("Any", TenantContext(context, namespace, method))
+            return message_outside(await inner(request, shown), namespace, method)
+
+        return handle
+
     def _guarded(self, inner: Handler, method: str, parser: BoundedParser[Any] | None) -> Handler:
         run = self._checked(inner, method, parser)
 
@@ -158,6 +183,7 @@ class ErrorInterceptor(aio.ServerInterceptor):
     ) -> Callable[[Call], Awaitable[Any]]:
         """Calls a handler for a client that may call it."""
         right, gate = RIGHTS[method], self._gate
+        permitted = self._permitted(inner, method, is_parsed=parser is not None)
 
         async def run(call: Call) -> Any:
             may = call.may = await gate.admit(call.context, right)
@@ -167,9 +193,7 @@ class ErrorInterceptor(aio.ServerInterceptor):
                 call.request = parser.parse_quickly(call.request) or await parser.parse(
                     call.request
                 )
-                if not may.is_open:
-                    right.require(may, call.request)
-            answer = await inner(call.request, call.context)
+            answer = await permitted(call.request, call.context)
             gate.trail.served(call)
             return answer
 
@@ -190,6 +214,7 @@ class ErrorInterceptor(aio.ServerInterceptor):
             context: aio.ServicerContext[Any, Any],
             may: Permissions,
             task: asyncio.Task[Any] | None,
+            namespace: Namespace | None,
         ) -> AsyncIterator[Any]:
             is_first = True
             async for data in requests:
@@ -197,6 +222,8 @@ class ErrorInterceptor(aio.ServerInterceptor):
                 request = parser.parse_quickly(data)
                 if request is None:
                     request = await parser.parse(data)
+                if namespace is not None:
+                    request = message_inside(request, namespace)
                 if not may.is_open:
                     right.require(may, request)
                     if is_first:  # it says what the whole stream is about
@@ -206,7 +233,9 @@ class ErrorInterceptor(aio.ServerInterceptor):
 
         async def handle(requests: Any, context: aio.ServicerContext[Any, Any]) -> Any:
             task = asyncio.current_task()
-            return await inner(parsed(requests, context, caller(), task), context)
+            may = caller()
+            namespace = namespace_of_call(context, may)
+            return await inner(parsed(requests, context, may, task, namespace), context)
 
         return handle
 

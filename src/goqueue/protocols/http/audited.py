@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from goqueue.access.principals import ANONYMOUS
+from goqueue.access.tenants.namespace import namespace_of
 from goqueue.audit.events import Event
 from goqueue.model.tuples import NamedTuple
 from goqueue.protocols.audit_trail import Answered, answered_with, record_request
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from goqueue.protocols.http.api.responses import Response, Stream
     from goqueue.protocols.http.api.router import Match
 
+_OF_TENANTS: Final = frozenset({"topic", "group", "subject", "transactional_id"})
+"""Kinds of resources that a tenant's client names without its id."""
 _REFUSED: Final = 400
 """Statuses from here on refuse."""
 _REFUSALS: Final = {401: Answered.UNKNOWN_CLIENT, 403: Answered.FORBIDDEN}
@@ -95,6 +98,13 @@ AUDITED: Final[Mapping[tuple[str, str], Audited]] = {
     ("DELETE", "/admin/keys/{id}"): Audited(Event.KEY_REVOKED, "key", "id"),
     ("POST", "/admin/acls"): Audited(Event.ACL_ADDED, "acl"),
     ("DELETE", "/admin/acls/{id}"): Audited(Event.ACL_REMOVED, "acl", "id"),
+    ("POST", "/admin/tenants"): Audited(Event.TENANT_CREATED, "tenant", "id"),
+    ("PATCH", "/admin/tenants/{id}"): Audited(Event.TENANT_CHANGED, "tenant", "id"),
+    ("PUT", "/admin/tenants/{id}/quotas"): Audited(Event.TENANT_CHANGED, "tenant", "id"),
+    ("POST", "/admin/tenants/{id}/suspend"): Audited(Event.TENANT_SUSPENDED, "tenant", "id"),
+    ("POST", "/admin/tenants/{id}/activate"): Audited(Event.TENANT_ACTIVATED, "tenant", "id"),
+    ("POST", "/admin/tenants/{id}/disable"): Audited(Event.TENANT_DISABLED, "tenant", "id"),
+    ("DELETE", "/admin/tenants/{id}"): Audited(Event.TENANT_DELETED, "tenant", "id"),
     ("POST", "/admin/backup"): Audited(Event.BACKUP_CREATED, "backup"),
     ("DELETE", "/admin/backup/{id}"): Audited(Event.BACKUP_DELETED, "backup", "id"),
     ("POST", "/admin/backup/prune"): Audited(Event.BACKUP_DELETED, "backup"),
@@ -157,7 +167,12 @@ def _resource(audited: Audited | None, request: Request, match: Match) -> str:
     if named is None and audited.name:
         with suppress(msgspec.MsgspecError, AttributeError, UnicodeDecodeError):
             named = msgspec.json.decode(request.body).get(audited.name)
-    return audited.kind if named is None else f"{audited.kind}:{named}"
+    if named is None:
+        return audited.kind
+    tenant = None if request.may is None else request.may.principal.tenant
+    if tenant is not None and audited.kind in _OF_TENANTS:
+        named = namespace_of(tenant).inside(str(named))
+    return f"{audited.kind}:{named}"
 
 
 def audited_app(app: HttpApp, audit: AuditLog) -> HttpApp:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from goqueue.protocols.http.access.acls import AclRoutes
 from goqueue.protocols.http.access.keys import KeyRoutes
 from goqueue.protocols.http.access.sessions import SessionRoutes
+from goqueue.protocols.http.access.tenants import TenantRoutes
 from goqueue.protocols.http.access.usage import UsageRoutes
 from goqueue.protocols.http.access.users import RoleRoutes, UserRoutes
 from goqueue.protocols.http.api.router import Router
@@ -78,6 +79,7 @@ def build_router(node: ServedNode) -> Router:
         RoleRoutes(node.broker),
         SessionRoutes(node.broker),
         UsageRoutes(node.broker),
+        TenantRoutes(node.broker),
         ClusterRoutes(node.broker),
         ProbeRoutes(node),
         DocumentRoutes(router),

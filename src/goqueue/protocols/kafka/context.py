@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from goqueue.access.tenants.namespace import namespace_of
 from goqueue.model.tuples import NamedTuple
 from goqueue.protocols.permissions import OPEN, Decides, Permissions
 from goqueue.wire.kafka.frames import RequestPrefix, Response
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from goqueue.access.principals import Principal
+    from goqueue.access.tenants.namespace import Namespace
     from goqueue.quotas.client_meter import ClientMeter
 
     TokenHandler: TypeAlias = "Callable[[RequestContext, bytes], Awaitable[Response | None]]"
@@ -44,6 +46,7 @@ class Session:
         "expires_at",
         "meter",
         "meter_version",
+        "namespace",
         "node",
         "on_lost",
         "permissions",
@@ -56,6 +59,8 @@ class Session:
         """Until this is true only ApiVersions and the SASL pair are served."""
         self.permissions = Permissions(authorizer)
         """What the client may do, whoever it is by now."""
+        self.namespace: Namespace | None = None
+        """The names of the client's tenant; None: it belongs to none, and names are as they are."""
         self.sasl: object | None = None
         """The exchange under way; the SASL handlers alone know its type."""
         self.take_token: TokenHandler | None = None
@@ -86,6 +91,7 @@ class Session:
     def authenticate(self, principal: Principal, expires_at: float | None = None) -> None:
         """Open the gate for this principal."""
         self.permissions = self.permissions.as_principal(principal)
+        self.namespace = None if principal.tenant is None else namespace_of(principal.tenant)
         self.authenticated = True
         self.expires_at = expires_at
         self.sasl = self.take_token = None

@@ -26,9 +26,21 @@ def list_users(call: Call) -> None:
 
 
 @command(app, "create")
-def create_user(call: Call, name: NameArgument, role: RolesOption = None) -> None:
+def create_user(
+    call: Call,
+    name: NameArgument,
+    role: RolesOption = None,
+    *,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", metavar="ID", help="Belongs to this tenant.")
+    ] = None,
+) -> None:
     """Create a user. The password is asked for, or read from standard input."""
-    body = {"password": ask_secret("Password", twice=True), "roles": role or []}
+    body = {
+        "password": ask_secret("Password", twice=True),
+        "roles": role or [],
+        "tenant": tenant,
+    }
     call.show(_row(call.api.put(UserInfo, "/admin/users/{}", name, body=body)))
 
 
@@ -58,4 +70,5 @@ def _row(user: UserInfo) -> dict[str, object]:
         "name": user.name,
         "logs in by": ", ".join(user.mechanisms) or "token or certificate",
         "roles": ", ".join(user.roles),
+        "tenant": user.tenant,
     }

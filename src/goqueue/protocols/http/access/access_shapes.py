@@ -182,6 +182,9 @@ class UserBody(msgspec.Struct, forbid_unknown_fields=True):
         str | None, doc("Needed for a new user. Only salted keys of it are kept.")
     ] = None
     roles: Annotated[RoleNames | None, doc("As they were, if omitted.")] = None
+    tenant: Annotated[str | None, doc("A new user belongs to this tenant, for good.", "acme")] = (
+        None
+    )
 
     def __repr__(self) -> str:
         return f"UserBody(roles={self.roles})"  # no password
@@ -196,6 +199,7 @@ class UserInfo(msgspec.Struct):
         doc("How the user may log in; none: a token's or a certificate's.", ["SCRAM-SHA-256"]),
     ]
     roles: list[str]
+    tenant: str | None = None
 
 
 class UserList(msgspec.Struct):

@@ -34,6 +34,7 @@ class UserRoutes:
     def __init__(self, broker: Broker) -> None:
         self._users = broker.users
         self._bindings = broker.access.bindings
+        self._tenant_of = broker.access.tenant_of
         self._administration = broker.access_administration
 
     @route("GET", "/admin/users", tag=_TAG, right=on_cluster(DESCRIBE), place=LOCAL)
@@ -45,7 +46,7 @@ class UserRoutes:
     @route("PUT", "/admin/users/{user}", tag=_TAG, right=on_cluster(ALTER), place=LOCAL)
     async def put(self, path: UserPath, body: UserBody) -> UserInfo:
         """Create a user, or change the password or the roles of one."""
-        await self._administration.put_user(path.user, body.password, body.roles)
+        await self._administration.put_user(path.user, body.password, body.roles, body.tenant)
         return self._info(path.user)
 
     @route("DELETE", "/admin/users/{user}", tag=_TAG, right=on_cluster(ALTER), place=LOCAL)
@@ -64,7 +65,8 @@ class UserRoutes:
     def _info(self, name: str) -> UserInfo:
         user = self._users.find(name)
         mechanisms = [] if user is None else sorted(each.value for each in user.keys)
-        return UserInfo(name, mechanisms, list(self._administration.roles_of(name)))
+        roles = list(self._administration.roles_of(name))
+        return UserInfo(name, mechanisms, roles, self._tenant_of(name))
 
 
 class RoleRoutes:

@@ -13,6 +13,7 @@ from functools import cached_property
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.access.tenants.namespace import Namespace, namespace_of
 from goqueue.cluster.facts import as_refused
 from goqueue.model.errors import GoQueueError, InvariantError
 from goqueue.protocols.http.api.responses import Response, Stream
@@ -78,6 +79,17 @@ class HttpApp:
 
     async def answer(self, request: Request, match: Match) -> Response | Stream:
         """Let an endpoint answer. Raises nothing but `CancelledError`."""
+        response = await self._answered(request, match)
+        namespace = _namespace_of(request)
+        if namespace is None or request.sender is not None:
+            return response  # another node, which the client has called, translates it
+        if isinstance(response, Stream) or "json" not in response.content_type or not response.body:
+            return response
+        from goqueue.protocols.http.namespaces import body_outside  # noqa: PLC0415 - of tenants alone
+
+        return response._replace(body=body_outside(response.body, namespace))
+
+    async def _answered(self, request: Request, match: Match) -> Response | Stream:
         try:
             endpoint, arguments = match.endpoint, await self.arguments(request, match)
             response = await self._called(request, endpoint, arguments)
@@ -104,6 +116,11 @@ class HttpApp:
         right = endpoint.route.right
         may = await gate.admit(request, right)
         arguments = endpoint.arguments(request, match.path)
+        namespace = _namespace_of(request)
+        if namespace is not None:
+            from goqueue.protocols.http.namespaces import arguments_inside  # noqa: PLC0415 - as above
+
+            arguments = arguments_inside(arguments, namespace)
         if not gate.may_call(may, right):
             right.require(may, arguments)
         gate.charge(request, endpoint.route)
@@ -158,3 +175,9 @@ class HttpApp:
                 ("access-control-max-age", "300"),
             ]
         return Response(204, b"", "", tuple(headers))
+
+
+def _namespace_of(request: Request) -> Namespace | None:
+    """The names of the client's tenant, if it belongs to one."""
+    tenant = None if request.may is None else request.may.principal.tenant
+    return None if tenant is None else namespace_of(tenant)

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import to_builtins
 
+from goqueue.access.tenants.namespace import namespace_of
 from goqueue.model.errors import InvariantError, PeerUnavailableError
 from goqueue.protocols.http.api.app import HttpApp
 from goqueue.protocols.http.api.carried import POLL_S
@@ -17,6 +18,7 @@ from goqueue.protocols.http.api.forwarded import forward
 from goqueue.protocols.http.api.parts import Parts
 from goqueue.protocols.http.api.places import LOCAL, Selector
 from goqueue.protocols.http.limits import MAX_POLL_MS
+from goqueue.protocols.http.namespaces import query_outside
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -150,6 +152,9 @@ class _Call:
     def _asking(self, query: Any) -> Request:
         if query is None:
             return self._request
+        tenant = None if self._request.may is None else self._request.may.principal.tenant
+        if tenant is not None:  # the other node translates it again
+            query = query_outside(query, namespace_of(tenant))
         said = {name: each for name, each in to_builtins(query).items() if each is not None}
         target = self._request.raw_path + b"?" + urlencode(said).encode()
         return msgspec.structs.replace(self._request, target=target)

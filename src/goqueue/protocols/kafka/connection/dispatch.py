@@ -23,7 +23,14 @@ from goqueue.protocols.kafka.errors import (
     code_for,
 )
 from goqueue.protocols.kafka.limits import MAX_SMALL_ELEMENTS
-from goqueue.protocols.kafka.registry import ApiKey, ApiSpec, Endpoint, Registry, Waiting
+from goqueue.protocols.kafka.registry import (
+    ApiKey,
+    ApiSpec,
+    Endpoint,
+    Registry,
+    Waiting,
+    namespaces,
+)
 from goqueue.protocols.kafka.rights import ANYONE
 from goqueue.protocols.kafka.turns import encode_in_turns
 from goqueue.wire.kafka.errors import TooManyElementsError
@@ -328,6 +335,8 @@ class Dispatcher:
         if isinstance(response, dict) and (ctx.refused is not None or ctx.throttle_ms):
             response = ctx.completed(response)
         try:
+            if ctx.peer.session.namespace is not None:
+                response = namespaces().response_outside(ctx, response)
             call.answer = frame_of(ctx.correlation_id, response, ctx.api_key, ctx.version)
         except Exception as error:
             raise _failed(call.ctx, error) from error
@@ -363,6 +372,8 @@ def _read(endpoint: Endpoint, cursor: Cursor, prefix: RequestPrefix) -> Any:
 def _called(endpoint: Endpoint, call: Call) -> Response | Awaitable[Response | None] | None:
     """What the handler returns for what the client may ask for. Raises where that is nothing."""
     ctx = call.ctx
+    if ctx.peer.session.namespace is not None:
+        call.request = namespaces().request_inside(ctx, call.request)
     if not ctx.peer.session.permissions.is_open:
         call.request = endpoint.spec.right.admit(ctx, call.request)
     return endpoint.handler(ctx, call.request)

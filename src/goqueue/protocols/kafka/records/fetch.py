@@ -27,6 +27,7 @@ from goqueue.protocols.kafka.records.fetch_sessions import (
 )
 from goqueue.protocols.kafka.registry import Waiting, api
 from goqueue.protocols.kafka.rights import TOPIC_READ, within
+from goqueue.protocols.kafka.tenant_names import fetch_inside, fetched_outside
 from goqueue.protocols.kafka.throttling import Throttling
 from goqueue.protocols.kafka.turns import Pace
 from goqueue.protocols.permissions import Permissions
@@ -70,7 +71,8 @@ def _refused(ctx: RequestContext, request: wire.FetchRequest, code: ErrorCode) -
         )
         for topic in request.topics
     ]
-    return wire.encode_response(ctx.version, topics)
+    told = fetched_outside(topics, ctx.peer.session.namespace)
+    return wire.encode_response(ctx.version, told)
 
 
 class FetchApi:
@@ -93,6 +95,8 @@ class FetchApi:
             cursor.elements_left = MAX_SMALL_ELEMENTS
             client_id = parse_client_id(cursor, flexible=version >= wire.FLEXIBLE_FROM)
             request = wire.parse_request(cursor, version)
+            if peer.session.namespace is not None:
+                request = fetch_inside(request, peer.session.namespace)
             _check_reader(request)
             isolation = isolation_of(request.isolation_level)
             session = self._sessions.resume(request)
@@ -199,7 +203,7 @@ class FetchApi:
         results = plan.unknown
         for place, item in zip(plan.places, fetched, strict=True):
             results[place] = _partition(place, item, committed=committed)
-        topics = _topics(session, results)
+        topics = fetched_outside(_topics(session, results), ctx.peer.session.namespace)
         if self._throttling.is_on:
             self._charge(ctx, fetched)
         throttle_ms = ctx.throttle_ms

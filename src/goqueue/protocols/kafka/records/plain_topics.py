@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from goqueue.broker.log_broker import LogBroker
+    from goqueue.protocols.kafka.context import Peer
     from goqueue.publishing.straight import StraightWay
     from goqueue.wire.kafka.plain_produce import PlainTopic
 
@@ -39,9 +40,14 @@ SingleRoute: TypeAlias = "tuple[PlainRequest, Acks, StraightWay, SingleAnswer]"
 class PlainTopics:
     """The ways into partitions, by what names their topics on the wire."""
 
-    def __init__(self, broker: LogBroker) -> None:
+    def __init__(self, broker: LogBroker, prefix: str = "") -> None:
+        """`prefix` is before the names on the wire, which are those of a tenant."""
+        self._prefix = prefix
+        self._broker = broker
         self._topics = broker.topics
         self._publisher = broker.publisher
+        self._of_tenants: dict[str, PlainTopics] = {}
+        """By their prefixes; as many as there are tenants."""
         self._forget()
 
     def _forget(self) -> None:
@@ -52,6 +58,17 @@ class PlainTopics:
         each other; and by ids. As many as there are topics, and partitions of them."""
         self._by_id: dict[bytes, dict[int, StraightWay]] = {}
         self._singles: dict[bytes, SingleRoute] = {}
+
+    def named_by(self, peer: Peer) -> PlainTopics:
+        """These, or for a client of a tenant those that it can name."""
+        namespace = peer.session.namespace
+        if namespace is None:
+            return self
+        known = self._of_tenants.get(namespace.prefix)
+        if known is None:
+            known = PlainTopics(self._broker, namespace.prefix)
+            self._of_tenants[namespace.prefix] = known
+        return known
 
     def single(self, alike: bytes, frame: memoryview, version: int) -> SingleRoute | None:
         """The route of a request that `single_batch` has read; None when it cannot go straight."""
@@ -105,7 +122,7 @@ class PlainTopics:
             topic = self._catalogue.by_id.get(UUID(bytes=field))
         else:
             name = field[2:] if field[:1] == b"\0" else field[1:]
-            topic = self._catalogue.by_name.get(name.decode("utf-8", "replace"))
+            topic = self._catalogue.by_name.get(self._prefix + name.decode("utf-8", "replace"))
         if topic is None:
             return None
         return self._publisher.straight_way(TopicPartition(topic.name, number))

@@ -24,6 +24,7 @@ from goqueue.protocols.kafka.records.produce_results import (
 from goqueue.protocols.kafka.records.produce_rights import may_write, permitted
 from goqueue.protocols.kafka.registry import Waiting, api
 from goqueue.protocols.kafka.rights import ID_WRITE, TOPIC_WRITE, all_of, within
+from goqueue.protocols.kafka.tenant_names import produced_outside
 from goqueue.protocols.kafka.turns import in_turns
 from goqueue.publishing.delivery_headers import asks_to_be_opened
 from goqueue.publishing.requests import Acks, Published, PublishRequest
@@ -83,7 +84,7 @@ class ProduceApi:
         if single is None:
             return self._produce_several(frame, peer, version, correlation_id)
         alike, batch, info = single
-        route = self._plain_topics.single(alike, frame, version)
+        route = self._plain_topics.named_by(peer).single(alike, frame, version)
         if route is None:
             return None
         request, acks, way, answer = route
@@ -127,7 +128,7 @@ class ProduceApi:
         self, frame: memoryview, peer: Peer, version: int, correlation_id: int
     ) -> bytes | Waiting | None:
         """The same for several batches. Each that is not plain is published as any other is."""
-        route = self._plain_topics.route(frame, version)
+        route = self._plain_topics.named_by(peer).route(frame, version)
         if route is None:
             return None
         request, acks, ways = route
@@ -290,9 +291,10 @@ class ProduceApi:
         encode = partial(self._encoded, ctx, results)
         return settle(ctx.version, waits, request.timeout_ms / 1000, encode)
 
-    def _encoded(self, ctx: RequestContext, results: list[TopicResult]) -> Encoded:
+    def _encoded(self, ctx: RequestContext, results: Sequence[TopicResult]) -> Encoded:
         """The answer, with the addresses of the leaders that it names."""
         waits_ms = ctx.throttle_ms
+        results = produced_outside(results, ctx.peer.session.namespace)
         if self._brokers is None:
             return wire.encode_response(ctx.version, results, throttle_time_ms=waits_ms)
         leaders = (part.leader for result in results for part in result.partitions)

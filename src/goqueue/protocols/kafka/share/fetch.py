@@ -83,6 +83,8 @@ class ShareFetchApi:
         self, frame: memoryview, peer: Peer, version: int, correlation_id: int
     ) -> list[Buffer] | Waiting | None:
         """`share_fetch` of clients of ours, as they ask as a rule."""
+        if peer.session.namespace is not None:
+            return None  # the group is named in the request
         return self._queues.fetch_plain(frame, peer, version, correlation_id)
 
     @api(ApiKey.SHARE_FETCH, right=SHARED, long_poll=True, straight=fetch_plain)
@@ -179,6 +181,8 @@ class ShareFetchApi:
         self, frame: memoryview, peer: Peer, version: int, correlation_id: int
     ) -> list[Buffer] | Waiting | None:
         """`share_acknowledge` of clients of ours, as they acknowledge as a rule."""
+        if peer.session.namespace is not None:
+            return None  # as above
         return self._queues.acknowledge_plain(frame, peer, version, correlation_id)
 
     @api(ApiKey.SHARE_ACKNOWLEDGE, right=SHARED, straight=acknowledge_plain)
