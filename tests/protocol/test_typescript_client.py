@@ -46,8 +46,9 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A broker that asks everyone for a key."""
-    flags = ("--auth-enabled", "--auth-root-key", KEY, "--auth-max-login-delay", "0s")
-    server = make_server(tmp_path_factory.mktemp("guarded") / "data", *flags)
+    flags = ("--auth-enabled", "--auth-max-login-delay", "0s")
+    data_dir = tmp_path_factory.mktemp("guarded") / "data"
+    server = make_server(data_dir, *flags, environment={"GOQUEUE_API_ROOT_KEY": KEY})
     server.start()
     yield server
     server.close()
