@@ -26,12 +26,12 @@ LATENCY_TURNS: Final = 5
 
 def _guarded(run: Run) -> BrokerProcess:
     """A broker that asks everybody who they are. A password is the name, twice."""
-    users = ",".join(f"{name}:{name * 2}" for name in (ADMIN, WRITER))
+    users = "".join(f"    {name}: {name * 2}\n" for name in (ADMIN, WRITER))
+    config = run.scratch / "goqueue.yaml"  # a flag would show them in the list of processes
+    config.write_text(f"sasl:\n  users:\n{users}", encoding="utf-8")
+    config.chmod(0o600)
     return start_goqueue(
-        run.scratch / ON,
-        "--auth-enabled",
-        f"--auth-super-users={ADMIN}",
-        f"--sasl-users={users}",
+        run.scratch / ON, f"--config={config}", "--auth-enabled", f"--auth-super-users={ADMIN}"
     )
 
 
