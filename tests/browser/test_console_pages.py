@@ -53,6 +53,7 @@ def test_every_entry_of_the_navigation_opens_a_page_that_says_where_it_is(
 ) -> None:
     page = open_page()
     links = page.get_by_role("navigation", name="Console").get_by_role("link")
+    expect(links.first).to_be_visible()  # after the broker was asked who is signed in
     names = [text.splitlines()[0] for text in links.all_inner_texts()]
     assert names[:2] == ["Overview", "Topics"]
     for name in names:
