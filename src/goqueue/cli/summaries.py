@@ -32,18 +32,19 @@ SUMMARIES: Final = {
     ),
     "maintenance": "Status of retention and TTL, and resuming them.",
     "pipeline": "Run, check and inspect Spark pipelines.",
-    "role": "List, create and delete roles.",
     "quota": "Show and change the quotas of a tenant.",
-    "usage": "Show what tenants use of their quotas.",
+    "role": "List, create and delete roles.",
     "schema": "Register, show and delete schemas.",
+    "tenant": "Create, list, change, suspend and delete tenants.",
     "top": (
         "Watch topics, rates, sizes, groups, lag and nodes until Ctrl-C; -o json prints JSON lines."
     ),
     "trace": "Message tracing: what happened to a message.",
     "transaction": "List transactions, and abort hanging ones.",
+    "usage": "Show what tenants use of their quotas.",
     "user": "Create, list, change and delete users.",
-    "webhook": "Create, change, test and delete webhooks, and see what they were sent.",
     "version": (
         "Show the version, the record codec, Python and the platform, here and on the server."
     ),
+    "webhook": "Create, change, test and delete webhooks, and see what they were sent.",
 }

@@ -34,7 +34,7 @@ UNLIMITED = {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with guarded_server(tmp_path_factory.mktemp("tenants") / "data", "--tenancy-enabled") as made:
+    with guarded_server(tmp_path_factory.mktemp("tenants") / "data") as made:
         yield made
 
 

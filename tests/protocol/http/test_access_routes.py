@@ -71,6 +71,7 @@ def test_users_are_made_changed_and_deleted(ask) -> None:
         "name": "zoe",
         "mechanisms": ["SCRAM-SHA-256", "SCRAM-SHA-512"],
         "roles": ["producer"],
+        "tenant": None,
     }
     assert ask("PUT", "/admin/users/zoe", {"password": "another"}).json["roles"] == ["producer"]
     given = ask("PUT", "/admin/users/zoe/roles", {"roles": ["consumer", "readonly"]})

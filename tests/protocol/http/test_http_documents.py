@@ -220,7 +220,8 @@ def test_the_postman_collection_holds_every_operation(
             continue  # nobody waits for its end
         if item["request"]["method"] == "GET" and not any(not q["disabled"] for q in url["query"]):
             status = api.ask("GET", "/" + "/".join(steps)).status
-            assert status in {200, 307, 404, 409}, item["name"]  # 409: webhooks are off
+            # 409: webhooks are off; 503: tenants are.
+            assert status in {200, 307, 404, 409, 503}, item["name"]
 
 
 def _fields(schema: Any) -> set[str]:
