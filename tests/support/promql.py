@@ -17,7 +17,7 @@ RULES = sorted((ROOT / "deploy/prometheus/rules").glob("*.yml"))
 DASHBOARDS = sorted((ROOT / "deploy/grafana/dashboards").glob("*.json"))
 
 OWN = re.compile(
-    r"\bgoqueue_(?:broker|storage|consumer|process|cluster|audit|tls|metrics)_[a-z0-9_]+"
+    r"\bgoqueue_(?:broker|storage|consumer|process|cluster|audit|tls|metrics|webhook)_[a-z0-9_]+"
 )
 """A metric of ours, wherever it is named; a histogram's may have a suffix."""
 RECORDED = re.compile(r"\b(?:node|group):goqueue_\w+:\w+")

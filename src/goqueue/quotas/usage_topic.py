@@ -106,6 +106,7 @@ class UsageTopic:
         Raises:
             GoQueueError: that could not be stored.
         """
+        await self._create()  # the first pass may still be to come
         baseline = self.usage(tenant_id).plus(self._resets.get(tenant_id, Usage()))
         await self._publish({f"reset/{tenant_id}": msgspec.json.encode(baseline)})
         self._resets[tenant_id] = baseline
