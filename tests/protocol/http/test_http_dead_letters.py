@@ -367,6 +367,24 @@ def test_letters_are_thrown_away_by_those_who_are_sure(
     assert redrive(api, topic)["total"] == 0
 
 
+def test_letters_of_any_topic_go_where_they_say_but_not_into_the_brokers_own(
+    api: HttpApi, topic: str, name: Callable[[str], str]
+) -> None:
+    rejects = name("rejects")
+    made = api.ask("POST", "/topics", {"name": rejects, "num_partitions": 1})
+    assert made.status == 201, made
+    for source in (topic, "__queue_state"):
+        said = {"goqueue-dlq-topic": source, "goqueue-dlq-group": "billing", "trace": "abc"}
+        api.publish(rejects, source, headers=said)
+    done = redrive(api, rejects, letters_in=rejects, to_source=True)
+    assert (done["targets"], done["failed"]) == ({topic: 1}, 1)
+    assert [(each["offset"], each["to"]) for each in done["refused"]] == [(1, "__queue_state")]
+    (back,) = api.get(f"/topics/{topic}/partitions/0/messages?offset=0")["messages"]
+    assert back["value"] == topic
+    found = {each["name"] for each in back["headers"]} - {"traceparent"}
+    assert found == {"trace", "goqueue-redriven"}
+
+
 def test_the_group_that_knows_what_went_back_is_nobodys(
     api: HttpApi, topic: str, group: str
 ) -> None:

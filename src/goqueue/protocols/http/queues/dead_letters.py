@@ -179,13 +179,13 @@ class DeadLetterRoutes:
             may.require(TOPIC_WRITE, body.to or path.topic)
         request = RedriveRequest(
             path.topic,
-            body.to,
-            _filter(body.filter),
-            body.limit,
-            body.rate,
-            body.dry_run,
-            body.letters_in,
-            body.to_source,
+            to=body.to,
+            chosen=_filter(body.filter),
+            limit=body.limit,
+            rate=body.rate,
+            dry_run=body.dry_run,
+            letters_in=body.letters_in,
+            to_source=body.to_source,
         )
         try:
             redrive = self._redrives.begin(request)
