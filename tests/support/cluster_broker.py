@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from goqueue import Client, ClientSettings
 from goqueue.testing import Broker
-from goqueue.testing.embedded import FOR_TESTS, flags_of, new_message
+from goqueue.testing.embedded import FOR_TESTS, arguments_of, new_message
 from goqueue.testing.messages import Message, unique_name
 from support.cluster_server import ClusterServer
 
@@ -21,7 +21,8 @@ class ClusterBroker(ClusterServer):
     """Has what `goqueue.testing.Broker` has, and asks the nodes in turn."""
 
     def __init__(self, folder: Path, settings: Mapping[str, object]) -> None:
-        super().__init__(folder, *flags_of({**FOR_TESTS, **settings}))
+        flags, secrets = arguments_of({**FOR_TESTS, **settings})
+        super().__init__(folder, *flags, environment=secrets)
         self._client: Client | None = None
 
     @property

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from goqueue.testing.embedded import FOR_TESTS, flags_of
+from goqueue.testing.embedded import FOR_TESTS, arguments_of
 from goqueue.testing.messages import unique_name
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ class Cluster:
             LocalCluster,
         )
 
+        flags, secrets = arguments_of(self._settings)
         if self._local is None:
-            flags = flags_of(self._settings)
             self._local = LocalCluster.found(self._base, flags) or LocalCluster.made(
                 self._base, free_ports(self._count), flags=flags
             )
@@ -129,7 +129,7 @@ class Cluster:
             name: text for name, text in os.environ.items() if not name.startswith("GOQUEUE_")
         }
         for each in chosen:
-            each.start(environment)
+            each.start(environment | secrets)
         if wait:
             self.wait(node)
 

@@ -102,7 +102,7 @@ class EmbeddedNode:
         from goqueue.server.config_load import load_config  # noqa: PLC0415 - as above
 
         settings = {"broker.data_dir": self.data_dir, **FOR_TESTS, **self._ports, **self._settings}
-        return load_config(flags_of(settings), environment={})
+        return load_config(*arguments_of(settings))
 
     # --- What tests do without a client ----------------------------------------------------------
 
@@ -189,8 +189,8 @@ def new_message(
     }
 
 
-def flags_of(settings: Mapping[str, object]) -> list[str]:
-    """Settings by their full names, as the flags that a server takes."""
+def arguments_of(settings: Mapping[str, object]) -> tuple[list[str], dict[str, str]]:
+    """Settings by their full names, as a server takes them: flags, and secrets as variables."""
     from goqueue.server.config import TABLE  # noqa: PLC0415 - as above
     from goqueue.server.config_table import ConfigError, Problem, nearest  # noqa: PLC0415 - as above
 
@@ -199,7 +199,9 @@ def flags_of(settings: Mapping[str, object]) -> list[str]:
         raise ConfigError(
             Problem(name, "settings", "an unknown name", nearest(name, rows)) for name in unknown
         )
-    return [f"{rows[name].flag}={_text(value)}" for name, value in settings.items()]
+    given = [(rows[name], _text(value)) for name, value in settings.items()]
+    flags = [f"{row.flag}={text}" for row, text in given if not row.secret]
+    return flags, {row.environment: text for row, text in given if row.secret}
 
 
 def _text(value: object) -> str:

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from msgspec.structs import replace
 
+from goqueue import Client, ClientSettings
+from goqueue.client.errors import LoginError
 from goqueue.model.errors import TopicExistsError, UnknownPartitionError, UnknownTopicError
 from goqueue.server.config_table import ConfigError
 from goqueue.server.errors import DataFolderInUseError, ListenError
@@ -112,6 +115,18 @@ def test_settings_of_the_server_can_be_changed_by_their_names() -> None:
         broker.publish(topic, b"last", partition=4)
         with pytest.raises(UnknownPartitionError):
             broker.publish(topic, b"none", partition=5)
+
+
+def test_settings_that_are_secrets_are_settings_like_others() -> None:
+    settings = {"sasl.enabled": True, "sasl.users": ["alice:wonderland", "bob:builder"]}
+    with Broker(settings=settings) as broker:
+        broker.create_topic("guarded")
+        bob = ClientSettings(sasl_mechanism="PLAIN", username="bob", password="builder")
+        with Client(broker.kafka_address, bob) as client:
+            assert [each.name for each in client.topics.list()] == ["guarded"]
+        stranger = replace(bob, password="wrong")
+        with Client(broker.kafka_address, stranger) as client, pytest.raises(LoginError):
+            client.topics.list()
 
 
 @pytest.mark.parametrize(
