@@ -148,13 +148,15 @@ def stop_controller_before_its_write(trouble: Trouble) -> None:
     controller = trouble.controller() or trouble.any()
     others = [each for each in trouble.nodes if each is not controller]
     moment = StoppedBeforeElections(trouble.cluster.folder, controller)
-    leader = trouble.leader()
-    victim = leader if leader in others else trouble.luck.choice(others)
+    # Of a node that leads nothing, as one that was just cut off, nothing is elected.
+    leading = [each for each in trouble.leaders() if each in others] if trouble.topics else []
+    victim = trouble.luck.choice(leading or others)
     trouble.say(f"kill broker {victim.number}, stop controller {controller.number} as it elects")
     victim.send(BROKER, signal.SIGKILL)
     try:
         if not _within(lambda: moment.is_reached):
             trouble.say(f"controller {controller.number} had nothing to elect")
+            moment.disarm()  # or it stops itself later, when nobody lets it go on
             return
         taken = _within(lambda: trouble.controller(others) in others)
     finally:

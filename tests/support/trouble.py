@@ -62,11 +62,15 @@ class Trouble:
         """The node that leads a partition of one of the topics."""
         if not self.topics:
             return self.coordinator()
+        leaders = self.leaders()
+        return self.luck.choice(leaders) if leaders else self.any()
+
+    def leaders(self) -> list[ClusterNode]:
+        """The nodes that lead the partitions of one of the topics: each as often as it does."""
         found: Iterable[tuple[int, int]] = ()
         with suppress(KafkaException):  # nobody answers in the middle of another fault
             found = self._partitions(self.topic).values()
-        leaders = [each[0] for each in found if each[0] in self.cluster.nodes]
-        return self.cluster.nodes[self.luck.choice(leaders)] if leaders else self.any()
+        return [self.cluster.nodes[each[0]] for each in found if each[0] in self.cluster.nodes]
 
     def coordinator(self) -> ClusterNode:
         """The node that coordinates one of the groups or transactional ids; or writes schemas."""
