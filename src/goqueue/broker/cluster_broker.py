@@ -62,20 +62,24 @@ class ClusterBroker(Broker):
         super()._build_schemas()
         copy = self._copied(SCHEMAS_TOPIC, CopiedRegistry(self.schemas), self.schemas.shard)
         self.schemas.catch_up = copy.caught_up
-        self.schemas.confirm = self._confirm_registry
+        self.schemas.confirm = partial(self._confirm, TopicPartition(SCHEMAS_TOPIC, 0))
 
-    async def _confirm_registry(self) -> int | None:
-        """The epoch in which this node leads the registry's partition, as the store says."""
+    async def _confirm(self, place: TopicPartition) -> int | None:
+        """The epoch in which this node leads a partition, as the store says; None without topic.
+
+        Raises:
+            ClusterError: another node leads it, or nobody knows.
+        """
         if self.keeper is not None:
             await self.keeper.catch_up()
-        topic = self.topics.catalogue.by_name.get(SCHEMAS_TOPIC)
+        topic = self.topics.catalogue.by_name.get(place.topic)
         if topic is None:
             return None
-        known = self.facts.partition(topic.topic_id, 0)
+        known = self.facts.partition(topic.topic_id, place.partition)
         if known.leader != self.facts.node_id:
             who = "no node" if known.leader is None else f"node {known.leader}"
             raise LeaderUnavailableError(
-                f"{who} writes schemas now, and this one cannot tell what there is: try again"
+                f"{who} leads {place} now, and this one cannot tell what is in it: try again"
             )
         return known.epoch
 
@@ -87,7 +91,7 @@ class ClusterBroker(Broker):
 
     def _build_queues(self) -> None:
         super()._build_queues()
-        self.acknowledger = RoutedAcknowledger(self, self.queues, self.routes)
+        self.acknowledger = RoutedAcknowledger(self, self.queues, self.routes, self._confirm)
         self.record_reader.is_copied = self._is_copied
 
     def _is_copied(self, partition: Partition) -> bool:

@@ -65,7 +65,7 @@ def test_a_node_that_has_not_heard_that_another_one_writes_refuses_nothing(tmp_p
             moved = PartitionRecord((2, 1, 3), (2, 1, 3), 2, 4)
             await made.put(str(PartitionKey(topic.topic_id, 0)), moved)
             assert schemas.shard.state.is_led, "it has not given it up yet"
-            with pytest.raises(LeaderUnavailableError, match="node 2 writes schemas now"):
+            with pytest.raises(LeaderUnavailableError, match="node 2 leads __schemas-0 now"):
                 await schemas.may_be_stale(generation)
             back = PartitionRecord((2, 1, 3), (2, 1, 3), 1, 5)
             await made.put(str(PartitionKey(topic.topic_id, 0)), back)
@@ -73,7 +73,7 @@ def test_a_node_that_has_not_heard_that_another_one_writes_refuses_nothing(tmp_p
                 await schemas.may_be_stale(generation)
             nobody = PartitionRecord((2, 1, 3), (2, 1, 3), None, 6)
             await made.put(str(PartitionKey(topic.topic_id, 0)), nobody)
-            with pytest.raises(LeaderUnavailableError, match="no node writes schemas now"):
+            with pytest.raises(LeaderUnavailableError, match="no node leads __schemas-0 now"):
                 await schemas.may_be_stale(generation)
 
     asyncio.run(scenario())
