@@ -98,6 +98,8 @@ class RemoteSources:
             self._asking[node_id] = asyncio.create_task(self._ask(node_id, mine))
             try:
                 await self._asking[node_id]
+                if not any(source.is_live for source in mine):  # it does not know yet that it leads
+                    await asyncio.sleep(_RETRY_S)
             except asyncio.CancelledError:
                 if asyncio.current_task() is None or asyncio.current_task().cancelling():  # type: ignore[union-attr] # in a task
                     raise
