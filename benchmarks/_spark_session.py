@@ -28,7 +28,7 @@ TUNED: Final = {
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.python.unix.domain.socket.enabled": "true",
 }
-"""What docs/spark.md tells those to set who want their micro-batches short."""
+"""What docs/reference/spark.md tells those to set who want their micro-batches short."""
 
 
 @contextmanager

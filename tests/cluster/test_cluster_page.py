@@ -1,4 +1,4 @@
-"""What docs/cluster.md shows happens: a node is killed under its producer, and its consumer counts.
+"""What docs/how-to/cluster.md shows happens: a node is killed, and its consumer counts.
 
 The programs of the page are run as they are, with fewer messages and the addresses of the test.
 """
@@ -20,7 +20,7 @@ from support.etcd import need_etcd
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PAGE = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "cluster.md").read_text(encoding="utf-8")
 BOOTSTRAP = "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"
 SECOND = "http://127.0.0.1:8081"
 COUNT = 120

@@ -103,7 +103,7 @@ def test_the_description_has_no_links_into_a_checkout(released: Released) -> Non
     assert "](docs/" not in metadata.get_payload()
     urls = dict(each.split(", ", 1) for each in metadata.get_all("Project-URL") or [])
     assert {"Documentation", "Repository", "Changelog", "Issues"} <= urls.keys()
-    assert f"]({urls['Repository']}/blob/main/docs/cluster.md)" in metadata.get_payload()
+    assert f"]({urls['Repository']}/blob/main/docs/how-to/cluster.md)" in metadata.get_payload()
 
 
 def test_wheel_and_sources_hold_the_console_and_its_licences(released: Released) -> None:

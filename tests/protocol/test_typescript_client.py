@@ -59,7 +59,7 @@ def run_node(package: Path, server: ServerProcess, *arguments: str, **environmen
     given = {
         "GOQUEUE_TEST_URL": server.http_url,
         "GOQUEUE_TEST_KEY": KEY,
-        "GOQUEUE_TEST_PAGE": str(ROOT / "docs" / "typescript.md"),
+        "GOQUEUE_TEST_PAGE": str(ROOT / "docs" / "reference" / "typescript.md"),
     }
     done = subprocess.run(
         ["node", *arguments],

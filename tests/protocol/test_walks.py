@@ -5,7 +5,7 @@ started, the answer is given to the socket, the log is written, the log is read.
 the way and returns (a codec, a counter, a clock) is looked up, not followed. `runtime` is the
 operating system's side of the same calls, and `testing` starts the broker.
 
-docs/architecture.md tells both walks; the lists there are compared with what ran.
+docs/explanation/architecture.md tells both walks; the lists there are compared with what ran.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NOT_FOLLOWED: Final = {"runtime", "testing"}
 SYSTEM_CALLS: Final = {"pwrite", "pread", "preadv"}
 ASYNCIO_CALLS: Final = {"create_task", "write", "writelines"}
 REPEATS: Final = 5
-PAGE: Final = ROOT.parents[1] / "docs" / "architecture.md"
+PAGE: Final = ROOT.parents[1] / "docs" / "explanation" / "architecture.md"
 
 
 class Walk:

@@ -24,7 +24,7 @@ ONE_NODE: Final = {
         "a cluster cannot move replicas to other nodes, and refuses the request as a whole"
     ),
     "test_walks.py::test_a_batch_goes_to_the_disk_and_to_a_consumer_in_twelve_files": (
-        "it compares docs/architecture.md, which tells the way through one node"
+        "it compares docs/explanation/architecture.md, which tells the way through one node"
     ),
     "test_walks.py::test_a_queue_message_is_published_polled_and_acknowledged_in_fifteen_files": (
         "it compares the same page, and counts the files on the way through one node"

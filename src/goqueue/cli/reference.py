@@ -1,6 +1,6 @@
 """The reference page of the command line, out of the commands themselves.
 
-`python -m goqueue.cli.reference > docs/cli.md`; a test holds the page to it.
+`python -m goqueue.cli.reference > docs/reference/cli.md`; a test holds the page to it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _INTRODUCTION: Final = """\
 # The command line
 
-`goqueue server` runs a broker, `goqueue worker` runs [tasks](workers.md), and the other commands
-talk to a broker over HTTP.
+`goqueue server` runs a broker, `goqueue worker` runs [tasks](../how-to/workers.md), and the other
+commands talk to a broker over HTTP.
 
 ```sh
 goqueue topic create orders -p 3
@@ -80,7 +80,7 @@ milliseconds since the epoch, or an age: `90s`, `15m`, `1h30m`, `7d`.
 
 
 def reference() -> str:
-    """The text of `docs/cli.md`."""
+    """The text of `docs/reference/cli.md`."""
     from goqueue.cli.root import app  # noqa: PLC0415 - it imports all commands
 
     root = typer.main.get_command(app)

@@ -1,6 +1,6 @@
 """The reference page of the metrics, out of the one file of names.
 
-`python -m goqueue.metrics.reference > docs/metrics.md`; a test holds the page to it.
+`python -m goqueue.metrics.reference > docs/reference/metrics.md`; a test holds the page to it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INTRODUCTION: Final = """\
 # All metrics
 
 Every metric of `GET /metrics`, generated from the list of names in the source. For the metrics
-that matter first, and how to scrape them, see [Monitoring](monitoring.md).
+that matter first, and how to scrape them, see [Monitoring](../how-to/monitoring.md).
 
 Every metric has the label `node_id`. The label `partition` requires
 `metrics.partition_label: true`; without it the partitions of a topic are added up, or the largest

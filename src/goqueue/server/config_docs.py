@@ -82,7 +82,7 @@ def flag_help() -> str:
 
 
 def reference() -> str:
-    """The text of `docs/configuration.md`."""
+    """The text of `docs/reference/configuration.md`."""
     return "\n".join([_INTRODUCTION, *_sections()])
 
 

@@ -1,7 +1,7 @@
 """The reference page of rights: which right each request of each protocol needs.
 
-`python -m goqueue.server.rights_reference > docs/rights.md`; a test holds the page to it. It is
-made from what handlers declare (`right=` of `@api` and `@route`, the table of gRPC).
+`python -m goqueue.server.rights_reference > docs/reference/rights.md`; a test holds the page to it.
+It is made from what handlers declare (`right=` of `@api` and `@route`, the table of gRPC).
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _INTRODUCTION: Final = """\
 # Rights
 
 Which right each request needs where `auth.enabled` is true; made from what the handlers declare.
-Resources and operations are Kafka's; how rules and roles grant them is in [Security](security.md).
+Resources and operations are Kafka's; how rules and roles grant them is in
+[Security](../how-to/security.md).
 
 - A right is written as the operation and the resource, such as READ topic. Where several stand in
   one line, a request needs each of them; with *or* between them, one.

@@ -11,7 +11,7 @@ import pytest
 
 from support.server import make_server
 
-PAGE = Path(__file__).parents[3] / "docs" / "python-client.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "python-client.md"
 EXAMPLES = re.findall(
     r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
 )

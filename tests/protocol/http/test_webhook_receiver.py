@@ -1,4 +1,4 @@
-"""The receiver in docs/webhooks.md takes what the broker sends, and nothing else."""
+"""The receiver in docs/how-to/webhooks.md takes what the broker sends, and nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from support.http_api import HttpApi
 
-PAGE = Path(__file__).parents[3] / "docs" / "webhooks.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "webhooks.md"
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 @pytest.fixture(scope="module")
 def verified() -> Callable[..., dict[str, Any]]:
     found = re.search(r"runs this receiver -->\n```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert found is not None, "docs/webhooks.md has a receiver"
+    assert found is not None, "docs/how-to/webhooks.md has a receiver"
     names: dict[str, Any] = {}
     exec(found[1], names)
     function: Callable[..., dict[str, Any]] = names["verified"]

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).parents[3] / "docs" / "transactions.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "transactions.md"
 EXAMPLES = re.findall(
     r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
 )

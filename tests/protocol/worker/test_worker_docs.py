@@ -44,7 +44,7 @@ def run(folder: Path, broker: Broker, *command: str) -> None:
 def test_the_guide_does_what_it_says(goqueue_broker: Broker, tmp_path: Path) -> None:
     modules: dict[str, str] = {}
     programs = []
-    for block in blocks("workers.md"):
+    for block in blocks("how-to/workers.md"):
         first = block.partition("\n")[0].removeprefix("# ")
         if first.endswith(".py"):
             modules[first] = modules.get(first, "") + block
@@ -59,7 +59,7 @@ def test_the_guide_does_what_it_says(goqueue_broker: Broker, tmp_path: Path) -> 
         run(tmp_path, goqueue_broker, "-c", program)
     more = "from tasks import monthly_report as m\nm.send(2026, 13)\nm.send(2026, 12)"
     run(tmp_path, goqueue_broker, "-c", more)
-    _, curl = blocks("workers.md", "sh")
+    _, curl = blocks("how-to/workers.md", "sh")
     (value,) = re.findall(r'"value": "(.*?)", "headers"', curl)
     goqueue_broker.publish("images", value.replace("\\", ""), headers={"goqueue-task": "resize"})
     expected = {
@@ -105,7 +105,7 @@ def look(folder: Path, broker: Broker, target: str, expected: list[str]) -> None
 
 def test_the_comparison_does_what_it_says(goqueue_broker: Broker, tmp_path: Path) -> None:
     by_system: dict[str, list[str]] = {}
-    for block in blocks("coming-from-celery-sqs.md"):
+    for block in blocks("how-to/coming-from-celery-sqs.md"):
         by_system.setdefault(block.partition("\n")[0], []).append(block)
         compile(block, "a block", "exec")
     assert set(by_system) == {"# Celery", "# SQS", "# GoQueue"}
@@ -118,7 +118,7 @@ def test_the_comparison_does_what_it_says(goqueue_broker: Broker, tmp_path: Path
     assert b'"account-7"' in goqueue_broker.messages("accounts")[-1].value
 
 
-@pytest.mark.parametrize("page", ["workers.md", "coming-from-celery-sqs.md"])
+@pytest.mark.parametrize("page", ["how-to/workers.md", "coming-from-celery-sqs.md"])
 def test_the_commands_of_the_pages_exist(page: str, goqueue_broker: Broker, tmp_path: Path) -> None:
     lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
     ours = [line.partition("#")[0].split() for line in lines if line.startswith("goqueue ")]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from goqueue.cli.reference import reference
 
-PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 
 
 def test_the_page_is_current() -> None:

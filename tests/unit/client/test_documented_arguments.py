@@ -11,7 +11,7 @@ import pytest
 import goqueue
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
-PAGE = Path(__file__).parents[3] / "docs" / "delay.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "delay.md"
 
 
 def named(interface: str) -> set[str]:

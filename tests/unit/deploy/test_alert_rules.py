@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PROMETHEUS = ROOT / "deploy/prometheus"
 UNIT_TESTS = sorted((PROMETHEUS / "tests").glob("*.test.yml"))
 ALERTMANAGER = ROOT / "deploy/alertmanager"
-RUNBOOKS = ROOT / "docs/runbooks.md"
+RUNBOOKS = ROOT / "docs/how-to/runbooks.md"
 
 # Those of a single node; the others need several: ISRShrinking, FrequentLeaderElections.
 PROMISED = {
@@ -88,7 +88,7 @@ def test_every_page_about_an_alert_is_about_one_that_exists() -> None:
 
 
 def test_the_commands_of_the_runbooks_exist() -> None:
-    known = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    known = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
     text = RUNBOOKS.read_text(encoding="utf-8")
     commands = set(re.findall(r"(?:^|`)(goqueue(?: [a-z][a-z-]+)+)", text, flags=re.MULTILINE))
     assert commands
@@ -100,7 +100,8 @@ def test_the_commands_of_the_runbooks_exist() -> None:
 
 
 def test_the_options_of_those_commands_exist() -> None:
-    known = set(re.findall(r"`(--?[a-z-]+)`", (ROOT / "docs/cli.md").read_text(encoding="utf-8")))
+    page = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
+    known = set(re.findall(r"`(--?[a-z-]+)`", page))
     lines = re.findall(
         r"(?:^|`)goqueue [^`\n]+", RUNBOOKS.read_text(encoding="utf-8"), re.MULTILINE
     )

@@ -65,7 +65,7 @@ def test_every_metric_that_is_named_anywhere_is_one_that_is_recorded() -> None:
 
 def test_the_places_that_name_metrics_are_looked_at() -> None:
     looked_at = set(pages())
-    assert looked_at >= {*RULES, *DASHBOARDS, ROOT / "docs/monitoring.md"}
+    assert looked_at >= {*RULES, *DASHBOARDS, ROOT / "docs/how-to/monitoring.md"}
     named = {name for path in looked_at for name in OWN.findall(path.read_text(encoding="utf-8"))}
     assert named >= {PREFIX + name.name for name in names.ALL}  # the reference page has them all
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from goqueue.metrics.registry import Reading, Samples
 
-PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
@@ -384,5 +384,5 @@ def test_values_without_an_end_and_whole_numbers_are_shown_as_they_are() -> None
 
 
 def test_the_page_of_all_metrics_is_current() -> None:
-    hint = "run: .venv/bin/python -m goqueue.metrics.reference > docs/metrics.md"
+    hint = "run: .venv/bin/python -m goqueue.metrics.reference > docs/reference/metrics.md"
     assert PAGE.read_text(encoding="utf-8") == reference(), hint

@@ -1,4 +1,4 @@
-"""The examples of docs/pipelines.md are pipelines, and its mistakes are mistakes."""
+"""The examples of docs/how-to/pipelines.md are pipelines, and its mistakes are mistakes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from goqueue.spark.pipelines.files.loading import load_file
 from goqueue.spark.pipelines.model import show_problem
 
-PAGE = (Path(__file__).parents[3] / "docs" / "pipelines.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "pipelines.md").read_text()
 GOOD = re.findall(r"```yaml\n(name: .*?)```", PAGE, re.DOTALL)
 BAD = re.findall(r'```yaml title="orders.yaml"\n(.*?)```', PAGE, re.DOTALL)
 SAID = re.findall(r"\$ goqueue pipeline validate orders.yaml\n(.*?)```", PAGE, re.DOTALL)

@@ -34,7 +34,7 @@ from goqueue.protocols.kafka.share import families as share_families, node_turns
 from goqueue.server.rights_reference import reference
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
-PAGE = Path(__file__).parents[3] / "docs" / "rights.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "rights.md"
 OF_NODES = (
     backup_part,
     batches,
@@ -116,5 +116,5 @@ def test_every_method_of_grpc_names_a_right_by_fields_that_it_has() -> None:
 
 
 def test_the_page_of_rights_is_current() -> None:
-    hint = "run: .venv/bin/python -m goqueue.server.rights_reference > docs/rights.md"
+    hint = "run: .venv/bin/python -m goqueue.server.rights_reference > docs/reference/rights.md"
     assert PAGE.read_text(encoding="utf-8") == reference(), hint

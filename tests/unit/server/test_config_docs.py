@@ -16,11 +16,11 @@ from goqueue.server.config_load import load_config
 from goqueue.server.config_node import SaslSection, TlsSection
 from goqueue.server.config_table import MASK
 
-PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
 
 
 def test_the_reference_page_is_current() -> None:
-    hint = "run: .venv/bin/python -m goqueue.server.config_docs > docs/configuration.md"
+    hint = "run: .venv/bin/python -m goqueue.server.config_docs > docs/reference/configuration.md"
     assert PAGE.read_text(encoding="utf-8") == reference(), hint
 
 

@@ -1,4 +1,4 @@
-"""A stranger's project gets the broker by its fixture's name alone, as docs/testing.md shows it."""
+"""Another project gets the broker by its fixture's name alone, as docs/how-to/testing.md shows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).parents[3] / "docs" / "testing.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "testing.md"
 
 
 def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -1,7 +1,8 @@
 """The reference page of Kafka's APIs: which versions are served, and what differs.
 
-`python -m goqueue.protocols.kafka.api_reference > docs/kafka-apis.md`; a test holds the page to it.
-The versions are those that the handlers declare; `_NOTES` says what a version number cannot.
+`python -m goqueue.protocols.kafka.api_reference > docs/reference/kafka-apis.md`; a test holds
+the page to it. The versions are those that the handlers declare; `_NOTES` says what a version
+number cannot.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ An API that is *not served* is not advertised either: clients do not call it, an
 one that does is closed, as Kafka does with an API that it does not know.
 
 What is different in the behaviour of consumers, producers and share groups is told in
-[Kafka clients](kafka.md).
+[Kafka clients](../how-to/kafka.md).
 
 ## APIs
 """
@@ -46,7 +47,9 @@ What ApiVersions tells of the cluster's features. The levels belong to the relea
 """
 
 _BETWEEN_NODES: Final = "between brokers and controllers, never called by clients"
-_RULES: Final = "`SECURITY_DISABLED` unless `auth.enabled` is set ([rights](security.md#rights))"
+_RULES: Final = (
+    "`SECURITY_DISABLED` unless `auth.enabled` is set ([rights](../how-to/security.md#rights))"
+)
 _TOKENS: Final = "delegation tokens do not exist here"
 _OWN_FIELDS: Final = (
     "has tagged fields from 10000 on for queue groups, which only clients that send theirs get"

@@ -43,8 +43,8 @@ def check_exposure(config: Config) -> Iterator[Problem]:
                 config,
                 f"listeners.{name}",
                 f"an address of this machine alone, or {wanted}, since other machines can reach "
-                "it (docs/security.md); --tls-terminated-by-proxy says that a proxy does TLS, "
-                "--insecure does without",
+                "it (docs/how-to/security.md); --tls-terminated-by-proxy says that a proxy does "
+                "TLS, --insecure does without",
             )
 
 

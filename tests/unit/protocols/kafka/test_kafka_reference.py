@@ -9,11 +9,14 @@ from kio.schema.index import api_key_map
 from goqueue.protocols.kafka.api_reference import _NOTES, reference, served_specs
 from goqueue.wire.kafka.api_keys import ApiKey
 
-PAGE = Path(__file__).parents[4] / "docs" / "kafka-apis.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "kafka-apis.md"
 
 
 def test_the_page_of_kafkas_apis_is_current() -> None:
-    hint = "run: .venv/bin/python -m goqueue.protocols.kafka.api_reference > docs/kafka-apis.md"
+    hint = (
+        "run: .venv/bin/python -m goqueue.protocols.kafka.api_reference "
+        "> docs/reference/kafka-apis.md"
+    )
     assert PAGE.read_text(encoding="utf-8") == reference(), hint
 
 

@@ -18,14 +18,14 @@ from goqueue.topics.setting import Effect
 from goqueue.topics.setting_table import LISTED, OWN_SETTINGS, SETTINGS
 from support import kafka_4_3_settings as kafka
 
-PAGE = Path(__file__).parents[4] / "docs" / "kafka-settings.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "kafka-settings.md"
 NOT_DYNAMIC_HERE = {"listeners", "sasl.enabled.mechanisms"}
 
 
 def test_the_page_of_kafkas_settings_is_current() -> None:
     hint = (
         "run: .venv/bin/python -m goqueue.protocols.kafka.configs.reference > "
-        "docs/kafka-settings.md"
+        "docs/reference/kafka-settings.md"
     )
     assert PAGE.read_text(encoding="utf-8") == reference(), hint
 

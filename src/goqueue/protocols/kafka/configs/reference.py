@@ -1,7 +1,7 @@
 """The reference page of Kafka's settings: what is obeyed, what has no effect, what is refused.
 
-`python -m goqueue.protocols.kafka.configs.reference > docs/kafka-settings.md`; a test holds the
-page to it, and another one holds the tables to the names that Kafka has.
+`python -m goqueue.protocols.kafka.configs.reference > docs/reference/kafka-settings.md`; a test
+holds the page to it, and another one holds the tables to the names that Kafka has.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ Settings of a group (resource type `GROUP`) may be given before there is such a 
 are for consumer groups of the newer protocol (KIP-848) and `streams.*` for Streams groups
 (KIP-1071). Members follow them with their next heartbeat. The broker bounds them: `group.consumer.`
 and `group.streams.` with `min.` and `max.`. `share.*` are for share groups
-([Kafka clients](kafka.md)).
+([Kafka clients](../how-to/kafka.md)).
 """
 
 _UNBOUNDED: Final = "no bound"
