@@ -21,6 +21,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -32,13 +33,14 @@ from goqueue.server.supervision.node_lock import SUPERVISOR, running
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 HOST: Final = "127.0.0.1"
 _FILE: Final = "cluster.json"
 _SECRET: Final = "secret"  # noqa: S105 - the name of its file
 _PROBE_S: Final = 2.0
 _POLL_S: Final = 0.1
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 _TAIL_BYTES: Final = 64 * 1024
 """What is read of a node's log to tell why it ended."""
 
@@ -162,11 +164,11 @@ class LocalNode:
         """Whether it runs and serves clients."""
         return "broker" in self.processes and self.get("/readyz")[0] == http.client.OK
 
-    def get(self, path: str) -> tuple[int, bytes]:
+    def get(self, path: str, headers: Mapping[str, str] = NO_HEADERS) -> tuple[int, bytes]:
         """The status and the body that its HTTP API answers; status 0 without an answer."""
         plain = http.client.HTTPConnection(HOST, self.ports.http, timeout=_PROBE_S)
         try:
-            answer = _answer(plain, path)
+            answer = _answer(plain, path, headers)
             self._has_tls = False
         except (http.client.HTTPException, ConnectionResetError):  # as somebody who expects TLS
             unverified = ssl._create_unverified_context()  # noqa: S323, SLF001 - it is our own child
@@ -174,7 +176,7 @@ class LocalNode:
                 HOST, self.ports.http, timeout=_PROBE_S, context=unverified
             )
             try:
-                answer = _answer(secure, path)
+                answer = _answer(secure, path, headers)
                 self._has_tls = True
             except (OSError, http.client.HTTPException):
                 return 0, b""
@@ -293,9 +295,11 @@ class LocalCluster:
                 time.sleep(_POLL_S)
 
 
-def _answer(connection: http.client.HTTPConnection, path: str) -> tuple[int, bytes]:
+def _answer(
+    connection: http.client.HTTPConnection, path: str, headers: Mapping[str, str]
+) -> tuple[int, bytes]:
     try:
-        connection.request("GET", path)
+        connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         return answer.status, answer.read()
     finally:
@@ -309,23 +313,28 @@ def end_nodes(nodes: Sequence[LocalNode], number: signal.Signals, timeout_s: flo
     left = [pid for node in nodes for pid in node.processes.values()]
     for node in nodes:
         node.send(number, SUPERVISOR)
-    while (left := [pid for pid in left if _is_running(pid)]) and clock.monotonic_s() < deadline_s:
+    while (left := [pid for pid in left if is_running(pid)]) and clock.monotonic_s() < deadline_s:
         time.sleep(_POLL_S)
     for node in nodes:
         node.has_ended()  # which takes the exit code of a process that was started here
     return left
 
 
-def _is_running(pid: int) -> bool:
-    """Whether a process runs; one that has ended and that its parent has not taken does not."""
+def is_running(pid: int) -> bool:
+    """Whether a process runs; one that has ended and that its parent has not taken does not.
+
+    A process that is killed keeps its ports until the last of its threads is gone. The first one
+    may have ended before.
+    """
     try:
         os.kill(pid, 0)
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        threads = sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
     except ProcessLookupError:
         return False
     except (OSError, IndexError):  # no /proc, or gone since
         return Path("/proc/self").exists() is False
-    return state not in {"Z", "X"}
+    return threads > 1 or state not in {"Z", "X"}
 
 
 def _write(path: Path, content: bytes) -> None:
