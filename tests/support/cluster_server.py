@@ -125,7 +125,7 @@ class ClusterServer(ServerProcess):
         key = self.environment.get(_ROOT_KEY)
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         for each in self.nodes:
-            status, body = each.get("/cluster/partitions", headers)
+            status, body = each.http.get("/cluster/partitions", headers)
             known = json.loads(body)["partitions"] if status == HTTPStatus.OK else []
             found = [each for each in known if each["topic"] == "__pipelines"]
             if not found or any(each["leader"] is None for each in found):

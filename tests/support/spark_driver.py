@@ -47,6 +47,7 @@ class Driver:
         """`kill -9` for the driver, its JVM and its workers."""
         kill_session(self.process.pid)
         self.process.wait(30)
+        self._said.close()
 
     def last_words(self) -> str:
         """What the job has written at the end."""
