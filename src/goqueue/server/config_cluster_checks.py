@@ -192,13 +192,23 @@ def _check_secret(config: Config) -> Iterator[Problem]:
         found = f"{path}: {error.strerror}"
         yield problem_with(config, name, "a file that exists and can be read", found)
         return
-    if status.st_mode & _OTHERS:
+    if not is_private(status, os.geteuid()):
         found = f"{path} with mode {stat.S_IMODE(status.st_mode):o}"
         expected = f"a file that only its owner can read: chmod 600 {path}"
         yield problem_with(config, name, expected, found)
     if not _LEAST_SECRET_CHARS <= len(secret) <= _MOST_SECRET_BYTES:
         expected = f"{_LEAST_SECRET_CHARS} to {_MOST_SECRET_BYTES} characters in it"
         yield problem_with(config, name, expected, f"{path} with {len(secret)}")
+
+
+def is_private(status: os.stat_result, user: int) -> bool:
+    """Whether a file can be read by its owner alone.
+
+    Kubernetes mounts a secret as a file of root's, which the group of the pod may read: that is as
+    private, for a process that is not root's.
+    """
+    others = status.st_mode & _OTHERS
+    return not others or (others == stat.S_IRGRP and status.st_uid == 0 != user)
 
 
 def _check_replicas(config: Config) -> Iterator[Problem]:

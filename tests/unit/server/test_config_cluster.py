@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
 
+from goqueue.server.config_cluster_checks import is_private
 from goqueue.server.config_kinds import Address
 from unit.server.config_cases import load, problems_of
 
@@ -169,6 +172,24 @@ def test_a_cluster_needs_a_list_of_peers() -> None:
     (problem,) = problems_of(["--cluster-enabled", "--cluster-secret-file=secret"])
     assert problem.setting == "cluster.peers"
     assert "every node" in problem.expected
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "private"),
+    [
+        (65532, 0o600, True),
+        (65532, 0o640, False),
+        (0, 0o440, True),
+        (0, 0o460, False),
+        (0, 0o444, False),
+    ],
+)
+def test_a_secret_of_roots_may_be_readable_by_the_group_of_the_process(
+    owner: int, mode: int, private: bool
+) -> None:
+    status = os.stat_result((stat.S_IFREG | mode, 0, 0, 1, owner, 65532, 0, 0, 0, 0))
+    assert is_private(status, user=65532) is private
+    assert is_private(status, user=0) is (mode == 0o600)
 
 
 @pytest.mark.parametrize(
