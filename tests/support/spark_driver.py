@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 WAIT_S: Final = 240.0
-_SHOWN_BYTES: Final = 5000
 CONFIGURATION: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -34,12 +32,11 @@ class Driver:
         environment = dict(os.environ)
         environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the job
         self.process = subprocess.Popen(
             [sys.executable, str(Path(script.__file__ or "")), json.dumps(said)],
             env=environment,
             stdout=subprocess.DEVNULL,
-            stderr=self._said,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
 
@@ -47,20 +44,13 @@ class Driver:
         """`kill -9` for the driver, its JVM and its workers."""
         kill_session(self.process.pid)
         self.process.wait(30)
-        self._said.close()
-
-    def last_words(self) -> str:
-        """What the job has written at the end."""
-        size = self._said.seek(0, os.SEEK_END)
-        self._said.seek(max(size - _SHOWN_BYTES, 0))
-        return self._said.read().decode(errors="replace")
 
     def wait_for(self, condition: Callable[[], object], what: str) -> None:
         deadline = time.monotonic() + WAIT_S
         while not condition():
-            assert self.process.poll() is None, f"ended before {what}:\n{self.last_words()}"
-            assert time.monotonic() < deadline, f"{what}:\n{self.last_words()}"
+            assert self.process.poll() is None, f"the job ended before {what}"
+            assert time.monotonic() < deadline, what
             time.sleep(0.05)
 
     def finish(self) -> None:
-        assert self.process.wait(WAIT_S) == 0, self.last_words()
+        assert self.process.wait(WAIT_S) == 0
