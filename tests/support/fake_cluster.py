@@ -48,6 +48,8 @@ class FakeCluster:
         self.log_start = 0
         self.count = 0
         """Messages in the partition, each in a batch of its own."""
+        self.known_to: int | None = None
+        """How far a new leader knows it to be committed; it says no end before it knows all."""
         self.damaged: dict[int, int] = {}
         """How often the batch at an offset is sent with a wrong checksum."""
         self.stored: list[bytes] = []
@@ -135,6 +137,8 @@ class FakeCluster:
         code = 0 if node == self.leader else ErrorCode.not_leader_or_follower
         if asked.partition_index:
             code = ErrorCode.unknown_topic_or_partition
+        elif self.known_to is not None and asked.timestamp == -1:
+            code = ErrorCode.offset_not_available
         found = {
             "partition_index": asked.partition_index,
             "error_code": code,
@@ -149,11 +153,12 @@ class FakeCluster:
             code = ErrorCode.fetch_session_id_not_found
             return {"throttle_time_ms": 0, "error_code": code, "session_id": 0, "responses": []}
         (asked,) = request.topics[0].partitions
+        known_to = self.count if self.known_to is None else self.known_to
         found: dict[str, Any] = {
             "partition_index": asked.partition,
             "error_code": 0,
-            "high_watermark": self.count,
-            "last_stable_offset": self.count,
+            "high_watermark": known_to,
+            "last_stable_offset": known_to,
             "log_start_offset": self.log_start,
             "aborted_transactions": None,
             "preferred_read_replica": -1,
@@ -178,7 +183,7 @@ class FakeCluster:
             found["error_code"] = ErrorCode.unknown_leader_epoch
         elif not self.log_start <= asked.fetch_offset <= self.count:
             found["error_code"] = ErrorCode.offset_out_of_range
-        elif asked.fetch_offset < self.count:
+        elif asked.fetch_offset < known_to:
             found["records"] = self._batch(asked.fetch_offset)
         topic = {"topic_id": topic_id, "partitions": [found]}
         return {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
-from goqueue.client.consuming.log_offsets import EARLIEST, ask_leaders
+from goqueue.client.consuming.log_offsets import EARLIEST, LATEST, ask_leaders
 from goqueue.client.link.codes import RetriableBrokerError, check_code
 from goqueue.client.link.link import UNKNOWN
 from goqueue.model.errors import GoQueueError
@@ -42,7 +42,7 @@ _LEAST_BYTES: Final = 64 * 1024
 _FIRST_GUESS_BYTES: Final = 256
 _ROOM: Final = 1.25
 _EMPTY_ANSWERS: Final = 3
-"""After so many, with the end in sight of the broker, there is nothing left in the range."""
+"""After so many, nothing is left of the range, or its leader does not know yet what is."""
 
 
 class Chunk(NamedTuple):
@@ -66,6 +66,8 @@ class _Progress:
     position: int
     record_bytes: float = _FIRST_GUESS_BYTES
     empty_answers: int = 0
+    readable_to: int = 0
+    """What the last empty answer said of the end of the log."""
 
     @property
     def is_done(self) -> bool:
@@ -144,6 +146,8 @@ class RangeFetcher:
                 elif chunk := self._take(progress, part, is_first=progress is first):
                     found.append(chunk)
         await self._handle_all(refused, may_wait=bool(found))
+        if not found:
+            await self._check_end(first)
         return found
 
     async def _leader(self, progress: _Progress) -> int | None:
@@ -194,8 +198,8 @@ class RangeFetcher:
         data = part.records if part.records is not None else memoryview(b"")
         batches = list(whole_batches(data))
         if not batches or batches[-1][1].next_offset <= progress.position:
-            if is_first:
-                self._count_empty(progress, part)
+            progress.empty_answers += is_first
+            progress.readable_to = part.last_stable_offset
             return None
         position = progress.position
         last_at, last = batches[-1]
@@ -208,15 +212,23 @@ class RangeFetcher:
         ]
         return Chunk(progress.source, position, data, batches, sorted(aborted, key=lambda a: a[1]))
 
-    def _count_empty(self, progress: _Progress, part: Struct) -> None:
-        """Nothing, though the range is not at its end: compacted away, or not there any more."""
-        progress.empty_answers += 1
+    async def _check_end(self, progress: _Progress) -> None:
+        """Nothing came, again and again, though the range is not at its end.
+
+        Either the rest was compacted away, or the log ends before, or its leader is new: it learns
+        from its followers how far its predecessor had committed, and says no end until then.
+        """
         if progress.empty_answers < _EMPTY_ANSWERS:
             return
-        if part.last_stable_offset >= progress.source.end:
-            progress.position = progress.source.end
+        source = progress.source
+        if progress.readable_to >= source.end:
+            progress.position = source.end
             return
-        self._lose(progress, progress.source.end, f"the log ends at {part.last_stable_offset}")
+        places = {source.place: LATEST}
+        end = (await ask_leaders(self._cluster.link, places, self._isolation))[source.place]
+        if end < source.end:
+            self._lose(progress, source.end, f"the log ends at {end}")
+        progress.empty_answers = 0
 
     # --- What is not there any more --------------------------------------------------------------
 
