@@ -63,7 +63,7 @@ def events(server, *filters: str, least: int = 1) -> list[dict[str, Any]]:
             for line in audit("show", folder, "-o", "json", "-n", 10_000, *filters).splitlines()
         ]
         if len(lines) >= least or time.monotonic() > deadline:
-            return lines
+            return sorted(lines, key=lambda each: each["time"])
         time.sleep(0.05)
 
 

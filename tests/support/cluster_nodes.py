@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.server.supervision.local_cluster import is_running
 from support.network import Network, Route
 from support.pace import PATIENCE
 from support.server import HOST, ServerProcess, free_ports
@@ -76,7 +77,7 @@ class ClusterNode(ServerProcess):
                 os.kill(pid, signal.SIGKILL)
         code = self.wait()
         deadline = time.monotonic() + READY_S
-        while any(Path(f"/proc/{pid}").exists() and not _is_zombie(pid) for pid in pids):
+        while any(map(is_running, pids)):
             assert time.monotonic() < deadline, f"processes of node {self.number} do not end"
             time.sleep(0.01)
         return code
@@ -180,10 +181,3 @@ def _children(pid: int) -> dict[int, str]:
                 command = (each.parent / "cmdline").read_bytes()
                 found[int(each.parent.name)] = command.replace(b"\0", b" ").decode()
     return found
-
-
-def _is_zombie(pid: int) -> bool:
-    with suppress(OSError):
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-        return text.rpartition(")")[2].split()[0] == "Z"
-    return True

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 from http import HTTPStatus
 from itertools import cycle
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 NODES: Final = 3
 _PORTS_A_NODE: Final = 6
+_ROOT_KEY: Final = "GOQUEUE_API_ROOT_KEY"
 _FEW_PARTITIONS: Final = {
     "--groups-offsets-partitions": "4",
     "--transactions-state-partitions": "4",
@@ -49,6 +51,8 @@ class ClusterServer(ServerProcess):
         self, data_dir: Path, *flags: str, environment: dict[str, str] | None = None
     ) -> None:
         super().__init__(data_dir, *flags, environment=environment)
+        if self.environment.get("GOQUEUE_AUTH_ENABLED") == "true" or "--auth-enabled" in flags:
+            self.environment.setdefault(_ROOT_KEY, f"gq_{secrets.token_hex(32)}")
         folder = data_dir.parent / f"{data_dir.name}-cluster"
         chosen = [*_sources(), *with_few_partitions(flags)]
         self.cluster = LocalCluster.found(folder, chosen) or LocalCluster.made(
@@ -118,8 +122,10 @@ class ClusterServer(ServerProcess):
         return self
 
     def _is_whole(self) -> bool:
+        key = self.environment.get(_ROOT_KEY)
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         for each in self.nodes:
-            status, body = each.get("/cluster/partitions")
+            status, body = each.http.get("/cluster/partitions", headers)
             known = json.loads(body)["partitions"] if status == HTTPStatus.OK else []
             found = [each for each in known if each["topic"] == "__pipelines"]
             if not found or any(each["leader"] is None for each in found):

@@ -76,21 +76,38 @@ def main(said: dict[str, Any]) -> None:
         .option("minPartitions", "2")
         .load()
     )
-    query = (
+    writers = [
         frame.select("key", "value")
         .writeStream.format("faulty")
         .option("bootstrap.servers", said["address"])
         .option("topic", said["target"])
         .option("checkpointLocation", said["checkpoint"])
         .trigger(availableNow=True)
-        .start()
-    )
-    queries = [query]
+    ]
     if "table" in said:
-        queries.append(_into_table(spark, frame, said))
-    for each in queries:
-        each.awaitTermination()
+        writers.append(_into_table(spark, frame, said))
+    queries = [each.start() for each in writers]
+    for writer, query in zip(writers, queries, strict=True):
+        finish(writer, query)
     spark.stop()
+
+
+def finish(writer: Any, query: Any) -> None:
+    """Wait for a query, and start it again where it ended because the machine is slow.
+
+    Spark gives a worker of its own that plans or commits ten seconds to begin, and then gives up.
+    """
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - as above
+
+    while True:
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            if "failed to connect back" not in str(error):
+                raise
+            query = writer.start()
+        else:
+            return
 
 
 def _into_table(spark: Any, frame: Any, said: dict[str, Any]) -> Any:
@@ -104,7 +121,6 @@ def _into_table(spark: Any, frame: Any, said: dict[str, Any]) -> Any:
         .options(**said["table"])
         .option("checkpointLocation", said["checkpoint"] + "-table")
         .trigger(availableNow=True)
-        .start()
     )
 
 

@@ -91,7 +91,8 @@ class ClusterBroker(Broker):
 
     def _build_queues(self) -> None:
         super()._build_queues()
-        self.acknowledger = RoutedAcknowledger(self, self.queues, self.routes, self._confirm)
+        self.acknowledger = RoutedAcknowledger(self, self.queues, self.routes)
+        self.queues.confirm = self._confirm
         self.record_reader.is_copied = self._is_copied
 
     def _is_copied(self, partition: Partition) -> bool:

@@ -33,6 +33,7 @@ from goqueue.model.errors import (
     MetadataUnavailableError,
 )
 from goqueue.model.tuples import NamedTuple
+from goqueue.runtime.shared_work import SharedWork
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -92,6 +93,7 @@ class ViewKeeper:
         self._followers: list[Follower] = []
         self._waiting: defaultdict[Revision, list[asyncio.Future[None]]] = defaultdict(list)
         self._tasks: list[asyncio.Task[None]] = []
+        self._catching_up = SharedWork(self._catch_up)
         self.spread: Callable[[Revision], Awaitable[None]] | None = None
         """Returns when the other nodes that answer have seen a revision; set by the broker."""
 
@@ -152,6 +154,9 @@ class ViewKeeper:
         Raises:
             MetadataUnavailableError: the store cannot be read, so that nobody knows.
         """
+        await self._catching_up.done()
+
+    async def _catch_up(self) -> None:
         await self.reached((await self._store.range("cluster/")).revision)
 
     async def written(self, revision: Revision) -> None:
@@ -176,6 +181,7 @@ class ViewKeeper:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+        await self._catching_up.stop()
         self.is_current = False
 
     async def _watch(self) -> None:

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from goqueue.model.errors import (
+    CoordinatorUnavailableError,
     GoQueueError,
     InvalidGroupRequestError,
     PartitionNotAssignedError,
@@ -188,11 +189,13 @@ class Acknowledger:
     ) -> list[tuple[Run, int, GoQueueError]]:
         """`settle` of messages by their places in runs; returns those that do not count, and why.
 
+        In a cluster that may be a `CoordinatorUnavailableError`: nobody knows whether they count.
         Raises like `settle`.
         """
         started_s = self._services.clock.monotonic_s()
         check(acknowledgement)
         await self._queues.ready()
+        term = self._queues.term(group_id)
         group = self._queues.group(group_id)
         now_ms = self._queues.now_ms(group)
         accepted: defaultdict[TopicIdPartition, list[int]] = defaultdict(list)
@@ -218,6 +221,11 @@ class Acknowledger:
                     failures.append((run, place, error))
         await self._store(self._apply(group_id, accepted, acknowledgement, now_ms), acknowledgement)
         self._measure({group_id: accepted}, acknowledgement, started_s)
+        if failures:
+            try:
+                await self._queues.be_certain(term)
+            except CoordinatorUnavailableError as doubt:
+                return [(run, place, doubt) for run, place, _ in failures]
         return failures
 
     def _readers(

@@ -8,41 +8,36 @@ goes to that, without it to every node.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from goqueue.model.error_names import named_error
 from goqueue.model.errors import (
-    ClusterError,
     CoordinatorLoadingError,
     CoordinatorUnavailableError,
     ExpiredReceiptError,
     ForeignReceiptError,
     GoQueueError,
     InvariantError,
-    MetadataError,
     ReceiptError,
     UnknownPartitionError,
     UnknownReceiptError,
 )
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.queues.acknowledging import Acknowledger, AckServices, check
+from goqueue.queues.certainty import Term
 from goqueue.queues.shards import QUEUE_TOPIC
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from goqueue.queues.delivery.decisions import Acknowledgement
     from goqueue.queues.delivery.receipts import Receipt
     from goqueue.queues.service import Queues
-    from goqueue.queues.shard import QueueShard
     from goqueue.topics.routes import Routes
 
     Outcomes: TypeAlias = list[GoQueueError | None]
-
-_log = logging.getLogger(__name__)
 
 NO_DELAY: Final = -1
 """In place of a delay that was not given."""
@@ -51,20 +46,9 @@ NO_DELAY: Final = -1
 class RoutedAcknowledger(Acknowledger):
     """Takes verdicts on messages of groups that any node keeps."""
 
-    def __init__(
-        self,
-        services: AckServices,
-        queues: Queues,
-        routes: Routes,
-        confirm: Callable[[TopicPartition], Awaitable[int | None]],
-    ) -> None:
-        """Settle with other nodes; `confirm` tells the epoch in which this node leads a partition.
-
-        It does so once it is certain that no other node has begun to, and raises otherwise.
-        """
+    def __init__(self, services: AckServices, queues: Queues, routes: Routes) -> None:
         super().__init__(services, queues)
         self._routes = routes
-        self._confirm = confirm
 
     async def settle(
         self,
@@ -193,34 +177,17 @@ class RoutedAcknowledger(Acknowledger):
     ) -> Outcomes:
         try:
             shard = self._queues.readable_shard(number)
-            epoch = shard.state.epoch
+            term = Term(shard.state, shard.state.epoch)
             outcomes = await self.settle_in(shard, receipts, acknowledgement, group_id)
         except CoordinatorUnavailableError as error:
             return [error] * len(receipts)
         if not any(isinstance(each, ReceiptError) for each in outcomes):
             return outcomes
-        doubt = await self._doubt(number, shard, epoch)
-        if doubt is None:
-            return outcomes
-        return [doubt if isinstance(each, ReceiptError) else each for each in outcomes]
-
-    async def _doubt(self, number: int, shard: QueueShard, epoch: int) -> GoQueueError | None:
-        """Why this node cannot be certain of a refusal, which may be tried again; None if it is.
-
-        A node that stood still or was cut off may not have heard that another one keeps the groups
-        now. It knows nothing of what that has delivered, and what it has applied itself and not
-        committed has not happened.
-        """
-        state = shard.state
         try:
-            await state.committed(state.log.partition.log_end)
-            confirmed = await self._confirm(TopicPartition(QUEUE_TOPIC, number))
-        except CoordinatorUnavailableError as error:
-            return error
-        except (ClusterError, MetadataError) as error:
-            _log.debug("receipts of shard %d are not refused yet: %s", number, error)
-            return state.refusal()
-        return None if confirmed == epoch else state.refusal()
+            await self._queues.be_certain(term)
+        except CoordinatorUnavailableError as doubt:
+            return [doubt if isinstance(each, ReceiptError) else each for each in outcomes]
+        return outcomes
 
 
 def _outcome(told: object) -> GoQueueError | None:

@@ -18,6 +18,7 @@ from goqueue.model.errors import (
 )
 from goqueue.partitions.damage import DamageKind, DamageReports
 from goqueue.partitions.waiting import Waiters
+from goqueue.queues.certainty import Term, be_certain
 from goqueue.queues.delivery.settings import Mode
 from goqueue.queues.remote_sources import RemoteSources
 from goqueue.queues.shard import QueueShard
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partitions import Partitions
+    from goqueue.queues.certainty import Confirm
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.traces import QueueTraces
     from goqueue.reading.record_reader import RecordReader
@@ -115,6 +117,8 @@ class QueueShards:
         """Where the messages of groups come from."""
         self.limits: QueueLimits | None = None
         """Who bounds groups and members of tenants; set by the broker."""
+        self.confirm: Confirm | None = None
+        """Who says in which epoch this node keeps groups; None on one node, which keeps all."""
         self.on_dead: Callable[[QueueGroup], None] = lambda _group: None
         """Told of groups that may have dead messages; set by whoever moves them."""
         self.on_member: OnMember | None = None
@@ -219,6 +223,16 @@ class QueueShards:
         if not shard.is_readable:
             raise shard.state.refusal()
         return shard
+
+    def term(self, group_id: str) -> Term | None:
+        """Where this node decides on a group; None where there is no doubt that it may."""
+        shard = self._family.find(group_id) if self.confirm is not None else None
+        return None if shard is None else Term(shard.state, shard.state.epoch)
+
+    async def be_certain(self, term: Term | None) -> None:
+        """Return when what was decided in a term may be refused. Raises like `be_certain`."""
+        if term is not None and self.confirm is not None:
+            await be_certain(term, self.confirm)
 
     def now_ms(self, group: QueueGroup | None = None) -> int:
         """The time by which leases, retries and sessions of a group are counted.

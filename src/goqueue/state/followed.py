@@ -17,6 +17,7 @@ from goqueue.partitions.partition import Isolation
 from goqueue.reading.fetch import FetchRequest, PartitionRead
 from goqueue.records import decode_rows
 from goqueue.records.batch import walk
+from goqueue.runtime.shared_work import SharedWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -80,9 +81,7 @@ class FollowedState:
         self._moved = asyncio.Event()
         """Set, and replaced, whenever those who wait should look again."""
         self._following: asyncio.Task[None] | None = None
-        self._asked: asyncio.Task[None] | None = None
-        self._next: asyncio.Task[None] | None = None
-        """A question to the leader that has not begun: it answers all that come until then."""
+        self._catching_up = SharedWork(self._catch_up)
 
     def start(self) -> None:
         """Follow from now on."""
@@ -90,10 +89,10 @@ class FollowedState:
 
     async def stop(self) -> None:
         """Follow no more."""
-        tasks = [each for each in (self._following, self._asked, self._next) if each is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+        await self._catching_up.stop()
 
     @property
     def is_leading(self) -> bool:
@@ -116,16 +115,10 @@ class FollowedState:
 
         Also when nobody knows how far that is, or the copy does not get on: then it is what it is.
         """
-        if self.is_leading:
-            return
-        if self._next is None:
-            self._next = asyncio.get_running_loop().create_task(self._catch_up(self._asked))
-        await asyncio.shield(self._next)
+        if not self.is_leading:
+            await self._catching_up.done()
 
-    async def _catch_up(self, before: asyncio.Task[None] | None) -> None:
-        if before is not None:
-            await asyncio.wait((before,))
-        self._asked, self._next = self._next, None
+    async def _catch_up(self) -> None:
         with suppress(GoQueueError, TimeoutError):
             async with asyncio.timeout(_CATCH_UP_S):
                 await self.reached((await self._positions.ends(self.place)).high_watermark)

@@ -1,35 +1,93 @@
-"""Receipts at a node that does not know that another one keeps the group."""
+"""Acknowledgements at a node that does not know that another one keeps the group.
+
+`WAYS` are those in which they arrive: receipts, the offsets of a share consumer, the nonces of our
+own client, and the numbers of a gRPC stream.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from array import array
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
 
 from goqueue.cluster.records import PartitionKey, PartitionRecord
 from goqueue.model.errors import (
     CoordinatorUnavailableError,
+    ForeignReceiptError,
+    GoQueueError,
+    GroupNotFoundError,
     MetadataUnavailableError,
     UnknownReceiptError,
 )
 from goqueue.model.internal_topics import CONSUMER_OFFSETS
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.delivery.settings import QueueSettings
+from goqueue.queues.runs import Run
 from goqueue.queues.shards import QUEUE_TOPIC
+from goqueue.queues.share.acknowledging import AcknowledgedOffsets, ShareAcks
+from goqueue.queues.share.settlements import Settlement
+from goqueue.queues.share.turns import ShareTurn, ShareTurns
 from support.brokers import publish
 from support.cluster_brokers import one_of_three
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-    import pytest
-
+    from goqueue.broker.broker import Broker
     from goqueue.queues.acquired_batch import Delivery
     from support.cluster_brokers import OneOfThree
 
 ACK = Acknowledgement(Verdict.ACK)
+NONCE = 0xABC
+"""Of a delivery of the second message that this node knows nothing of."""
+
+
+async def _by_receipt(broker: Broker) -> GoQueueError | None:
+    receipt = Receipt("t", 0, 1, 1, NONCE, broker.queues.shard_number("g"))
+    (told,) = await broker.acknowledger.settle_here([receipt], ACK)
+    return told
+
+
+async def _by_offset(broker: Broker) -> GoQueueError | None:
+    place = TopicPartition("t", 0)
+    said = {place: [AcknowledgedOffsets(1, 1, Verdict.ACK)]}
+    return (await ShareAcks(broker).acknowledge("g", "somebody", said))[place]
+
+
+async def _by_nonce(broker: Broker) -> GoQueueError | None:
+    key = broker.queues.key(TopicPartition("t", 0))
+    said = {key: [Settlement(ACK, [(1, 2)], array("Q", [NONCE]).tobytes())]}
+    told = (await ShareAcks(broker).settle("g", said))[key]
+    assert isinstance(told, list)
+    return told[0].error if told else None
+
+
+async def _by_number(broker: Broker) -> GoQueueError | None:
+    key = broker.queues.key(TopicPartition("t", 0))
+    run = Run("t", 0, key, 0, 99, broker.queues.group("g").queues[key], 0)
+    run = msgspec.structs.replace(
+        run, offsets=[1], counts=bytearray([1]), nonces=array("Q", [NONCE])
+    )
+    ((_, _, told),) = await broker.acknowledger.settle_runs("g", [(run, [0])], ACK)
+    return told
+
+
+WAYS = (_by_receipt, _by_offset, _by_nonce, _by_number)
+
+
+async def _told(asking: Awaitable[GoQueueError | None]) -> GoQueueError | None:
+    """Why it does not count, whether that is an answer or an error."""
+    try:
+        return await asking
+    except GoQueueError as error:
+        return error
 
 
 async def _delivered(made: OneOfThree) -> list[Delivery]:
@@ -59,11 +117,6 @@ async def _keeping(folder: Path) -> AsyncIterator[tuple[OneOfThree, Delivery]]:
             await last.enter_async_context(made.committing(QUEUE_TOPIC, CONSUMER_OFFSETS))
 
 
-def _elsewhere(made: OneOfThree) -> Receipt:
-    """Of a delivery of the second message that this node knows nothing of."""
-    return Receipt("t", 0, 1, 1, 0xABC, made.broker.queues.shard_number("g"))
-
-
 async def _move(made: OneOfThree, leader: int | None, epoch: int) -> None:
     """The store says who leads; the node has not acted on it yet."""
     topic = made.broker.topics.catalogue.topic(QUEUE_TOPIC)
@@ -71,38 +124,68 @@ async def _move(made: OneOfThree, leader: int | None, epoch: int) -> None:
     await made.put(str(PartitionKey(topic.topic_id, made.broker.queues.shard_number("g"))), record)
 
 
-def test_the_node_that_keeps_a_group_refuses_what_it_does_not_know(tmp_path: Path) -> None:
+@pytest.mark.parametrize("say", WAYS)
+def test_the_node_that_keeps_a_group_refuses_what_it_does_not_know(
+    tmp_path: Path, say: Callable[[Broker], Awaitable[GoQueueError | None]]
+) -> None:
     async def scenario() -> None:
         async with _keeping(tmp_path) as (made, first):
-            settle = made.broker.acknowledger.settle_here
             async with made.committing(QUEUE_TOPIC):
-                counts, unknown = await settle([first.receipt, _elsewhere(made)], ACK)
-            assert counts is None
-            assert isinstance(unknown, UnknownReceiptError)
+                assert await made.broker.acknowledger.settle_here([first.receipt], ACK) == [None]
+                told = await _told(say(made.broker))
+            assert isinstance(told, UnknownReceiptError | ForeignReceiptError)
 
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("say", WAYS)
 def test_a_node_that_has_not_heard_that_another_one_keeps_the_group_refuses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    say: Callable[[Broker], Awaitable[GoQueueError | None]],
 ) -> None:
     async def scenario() -> None:
         async with _keeping(tmp_path) as (made, _):
-            settle = made.broker.acknowledger.settle_here
             shard = made.broker.queues.readable_shard(made.broker.queues.shard_number("g"))
             # Another one leads, this one leads anew and has not loaded, nobody does.
             for leader, epoch in ((2, 4), (1, 5), (None, 6)):
                 await _move(made, leader, epoch)
                 assert shard.state.is_led, "it has not given it up yet"
-                (told,) = await settle([_elsewhere(made)], ACK)
+                told = await _told(say(made.broker))
                 assert isinstance(told, CoordinatorUnavailableError), (leader, told)
 
             async def cut_off() -> None:
                 raise MetadataUnavailableError("no member of etcd answers")
 
             monkeypatch.setattr(made.keeper, "catch_up", cut_off)
-            (told,) = await settle([_elsewhere(made)], ACK)
+            told = await _told(say(made.broker))
             assert isinstance(told, CoordinatorUnavailableError)
+
+    asyncio.run(scenario())
+
+
+def test_a_group_is_said_to_be_absent_only_by_the_node_that_keeps_its_shard(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with _keeping(tmp_path) as (made, _):
+            number = made.broker.queues.shard_number
+            absent = next(f"g{n}" for n in range(100) if number(f"g{n}") == number("g"))
+            turns, acks = ShareTurns(made.broker), ShareAcks(made.broker)
+
+            async def ask() -> list[GoQueueError | None]:
+                closing = ShareTurn(absent, "m", must_exist=True)
+                return [
+                    await _told(asking)  # type: ignore[arg-type] # they answer, or raise
+                    for asking in (
+                        turns.take(closing, lambda wanted: wanted),
+                        acks.acknowledge(absent, "m", {}),
+                        acks.settle(absent, {}),
+                    )
+                ]
+
+            async with made.committing(QUEUE_TOPIC):
+                assert {type(each) for each in await ask()} == {GroupNotFoundError}
+            await _move(made, 2, 4)
+            assert all(isinstance(each, CoordinatorUnavailableError) for each in await ask())
 
     asyncio.run(scenario())
 

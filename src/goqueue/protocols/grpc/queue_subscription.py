@@ -256,13 +256,16 @@ class QueueSubscription:
         failed = await self._broker.acknowledger.settle_runs(
             self._member.group_id, named, acknowledgement
         )
-        if acknowledgement.verdict is not Verdict.EXTEND:
-            self._deliveries.settled(found)
         for each in unknown:
             result.failures.add(delivery_id=each, error=to_error(unknown_delivery(each)))
         for run, place, error in failed:
-            delivery_id = self._deliveries.delivery_id(numbers[id(run)], place)
+            number = numbers[id(run)]
+            if error.retriable:  # the client may say it again, and names it as before
+                found[number].remove(place)
+            delivery_id = self._deliveries.delivery_id(number, place)
             result.failures.add(delivery_id=delivery_id, error=to_error(error))
+        if acknowledgement.verdict is not Verdict.EXTEND:
+            self._deliveries.settled(found)
 
     async def _settle_receipts(
         self, handles: Sequence[str], acknowledgement: Acknowledgement, result: pb.SettleResult

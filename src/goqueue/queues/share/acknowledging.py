@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, Protocol
 
-from goqueue.model.errors import ForeignReceiptError, GoQueueError
+from goqueue.model.errors import ForeignReceiptError, GoQueueError, GroupNotFoundError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.model.tuples import NamedTuple
 from goqueue.queues.delivery.decisions import Acknowledgement, Verdict, decide
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from goqueue.model.ranges import Range
     from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.measures import Measures
+    from goqueue.queues.certainty import Term
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import PartitionQueue
@@ -77,11 +78,12 @@ class ShareAcks:
 
         Raises:
             GroupNotFoundError: there is no such group.
-            CoordinatorUnavailableError: nothing could be stored, and nothing counts.
+            CoordinatorUnavailableError: nobody knows what counts; all of it may be said again.
         """
         started_s = self._services.clock.monotonic_s()
         await self._queues.ready(group_id)
-        group = self._queues.group(group_id)
+        term = self._queues.term(group_id)
+        group = await self._group(group_id, term)
         now_ms = self._queues.now_ms(group)
         outcomes: dict[TopicPartition, GoQueueError | None] = {}
         decided = _Decided(group, now_ms)
@@ -100,7 +102,17 @@ class ShareAcks:
                 self._decide(decided, partition, key, Acknowledgement(verdict), ranges)
         await self._store(decided, self._change(decided))
         self._measure(decided, started_s)
+        if any(outcomes.values()):
+            await self._queues.be_certain(term)
         return outcomes
+
+    async def _group(self, group_id: str, term: Term | None) -> QueueGroup:
+        """A group, which another node may have made of which this one has not heard."""
+        try:
+            return self._queues.group(group_id)
+        except GroupNotFoundError:
+            await self._queues.be_certain(term)
+            raise
 
     async def settle(
         self, group_id: str, said: Mapping[TopicIdPartition, Sequence[Settlement]]
@@ -112,11 +124,12 @@ class ShareAcks:
 
         Raises:
             GroupNotFoundError: there is no such group.
-            CoordinatorUnavailableError: it could not be stored; all of it may be said again.
+            CoordinatorUnavailableError: nobody knows what counts; all of it may be said again.
         """
         started_s = self._services.clock.monotonic_s()
         await self._queues.ready(group_id)
-        group = self._queues.group(group_id)
+        term = self._queues.term(group_id)
+        group = await self._group(group_id, term)
         now_ms = self._queues.now_ms(group)
         outcomes: dict[TopicIdPartition, list[Unsettled] | GoQueueError] = {}
         done: list[tuple[_Decided, int]] = []
@@ -131,6 +144,8 @@ class ShareAcks:
         for decided, end_offset in done:
             await self._store(decided, end_offset)
             self._measure(decided, started_s)
+        if any(outcomes.values()):
+            await self._queues.be_certain(term)
         return outcomes
 
     def _settle(

@@ -10,7 +10,12 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from goqueue.model.errors import CoordinatorUnavailableError, NotLeaderError, TopicError
+from goqueue.model.errors import (
+    CoordinatorUnavailableError,
+    GroupNotFoundError,
+    NotLeaderError,
+    TopicError,
+)
 from goqueue.model.tuples import NamedTuple
 from goqueue.queues.delivery.settings import Mode
 from goqueue.queues.members import QueueMember
@@ -98,7 +103,7 @@ class ShareTurns:
         """
         group_id, member_id = turn.group_id, turn.member_id
         if turn.must_exist:
-            self._members.group(group_id)
+            await self._require(group_id)
         outcomes: Mapping[TopicPartition, GoQueueError | None] = {}
         if turn.said:
             outcomes = await self._acks.acknowledge(
@@ -111,6 +116,15 @@ class ShareTurns:
             may_wait = not any(outcomes.values())
             portions = await self._acquire(turn, turn.acquiring, grant, may_wait=may_wait)
         return Turned(self._lock_ms(group_id), outcomes, portions)
+
+    async def _require(self, group_id: str) -> None:
+        """Raise `GroupNotFoundError`, once this node is certain that there is no such group."""
+        term = self._queues.term(group_id)
+        try:
+            self._members.group(group_id)
+        except GroupNotFoundError:
+            await self._queues.be_certain(term)
+            raise
 
     async def _acquire(
         self,

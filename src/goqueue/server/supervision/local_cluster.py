@@ -11,15 +11,14 @@ is enough to find, stop and start them again.
 
 from __future__ import annotations
 
-import http.client
 import os
 import secrets
 import socket
-import ssl
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +27,7 @@ import msgspec
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import FILE_MODE, FOLDER_MODE, translate
 from goqueue.server.errors import StartError
+from goqueue.server.supervision.http_probe import HttpProbe
 from goqueue.server.supervision.node_lock import SUPERVISOR, running
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 HOST: Final = "127.0.0.1"
 _FILE: Final = "cluster.json"
 _SECRET: Final = "secret"  # noqa: S105 - the name of its file
-_PROBE_S: Final = 2.0
 _POLL_S: Final = 0.1
 _TAIL_BYTES: Final = 64 * 1024
 """What is read of a node's log to tell why it ended."""
@@ -71,8 +70,7 @@ class LocalNode:
         self._flags = flags
         self._process: subprocess.Popen[bytes] | None = None
         self._log_from = 0
-        self._has_tls = False
-        """Whether it answered over TLS when it was last asked."""
+        self.http = HttpProbe(HOST, ports.http, flags)
 
     @property
     def kafka_address(self) -> str:
@@ -82,7 +80,7 @@ class LocalNode:
     @property
     def http_url(self) -> str:
         """The base of the HTTP API; of TLS it is known once the node has answered."""
-        return f"{'https' if self._has_tls else 'http'}://{HOST}:{self.ports.http}"
+        return f"{'https' if self.http.has_tls else 'http'}://{HOST}:{self.ports.http}"
 
     @property
     def processes(self) -> dict[str, int]:
@@ -102,6 +100,8 @@ class LocalNode:
         if self.processes:
             return
         self.check_ports()
+        if environment is not None:
+            self.http.environment = environment
         command = [sys.executable, "-P", "-m", "goqueue.cli", "server", *self._own_flags()]
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -160,27 +160,7 @@ class LocalNode:
 
     def is_ready(self) -> bool:
         """Whether it runs and serves clients."""
-        return "broker" in self.processes and self.get("/readyz")[0] == http.client.OK
-
-    def get(self, path: str) -> tuple[int, bytes]:
-        """The status and the body that its HTTP API answers; status 0 without an answer."""
-        plain = http.client.HTTPConnection(HOST, self.ports.http, timeout=_PROBE_S)
-        try:
-            answer = _answer(plain, path)
-            self._has_tls = False
-        except (http.client.HTTPException, ConnectionResetError):  # as somebody who expects TLS
-            unverified = ssl._create_unverified_context()  # noqa: S323, SLF001 - it is our own child
-            secure = http.client.HTTPSConnection(
-                HOST, self.ports.http, timeout=_PROBE_S, context=unverified
-            )
-            try:
-                answer = _answer(secure, path)
-                self._has_tls = True
-            except (OSError, http.client.HTTPException):
-                return 0, b""
-        except OSError:
-            return 0, b""
-        return answer
+        return "broker" in self.processes and self.http.get("/readyz")[0] == HTTPStatus.OK
 
     def has_ended(self) -> bool:
         """Whether the process that was started here is gone."""
@@ -293,15 +273,6 @@ class LocalCluster:
                 time.sleep(_POLL_S)
 
 
-def _answer(connection: http.client.HTTPConnection, path: str) -> tuple[int, bytes]:
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read()
-    finally:
-        connection.close()
-
-
 def end_nodes(nodes: Sequence[LocalNode], number: signal.Signals, timeout_s: float) -> list[int]:
     """End nodes by a signal to their supervisors; returns the processes that still run."""
     clock = SystemClock()
@@ -309,23 +280,28 @@ def end_nodes(nodes: Sequence[LocalNode], number: signal.Signals, timeout_s: flo
     left = [pid for node in nodes for pid in node.processes.values()]
     for node in nodes:
         node.send(number, SUPERVISOR)
-    while (left := [pid for pid in left if _is_running(pid)]) and clock.monotonic_s() < deadline_s:
+    while (left := [pid for pid in left if is_running(pid)]) and clock.monotonic_s() < deadline_s:
         time.sleep(_POLL_S)
     for node in nodes:
         node.has_ended()  # which takes the exit code of a process that was started here
     return left
 
 
-def _is_running(pid: int) -> bool:
-    """Whether a process runs; one that has ended and that its parent has not taken does not."""
+def is_running(pid: int) -> bool:
+    """Whether a process runs; one that has ended and that its parent has not taken does not.
+
+    A process that is killed keeps its ports until the last of its threads is gone. The first one
+    may have ended before.
+    """
     try:
         os.kill(pid, 0)
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        threads = sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
     except ProcessLookupError:
         return False
     except (OSError, IndexError):  # no /proc, or gone since
         return Path("/proc/self").exists() is False
-    return state not in {"Z", "X"}
+    return threads > 1 or state not in {"Z", "X"}
 
 
 def _write(path: Path, content: bytes) -> None:
