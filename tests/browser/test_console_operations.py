@@ -10,6 +10,8 @@ import pytest
 from confluent_kafka import Producer
 from playwright.sync_api import expect
 
+from support.waiting import eventually
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -149,9 +151,10 @@ def test_dead_letters_are_looked_at_and_sent_back(
     page.get_by_role("button", name="Open letter 0/2").press("Enter")
     letter = page.locator(".card", has=page.get_by_role("heading", name="Letter 0/2"))
     expect(letter.get_by_label("Value", exact=True)).to_have_text(HOSTILE)
-    letter.get_by_role("button", name="Redrive").click()
+    letter.get_by_role("button", name="Redrive", exact=True).click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_role("button", name="Redrive").click()
+    dialog.get_by_role("button", name="Preview").click()
+    dialog.get_by_role("button", name="Redrive 1").click()
     expect(dialog.get_by_role("status")).to_contain_text("1 of 1 redriven to failing")
     dialog.get_by_role("button", name="Close").last.click()
     expect(page.locator("tbody tr")).to_have_count(2)
@@ -167,6 +170,49 @@ def test_dead_letters_are_looked_at_and_sent_back(
     expect(dialog.get_by_role("status")).to_contain_text("2 of 2 redriven to failing")
     back = {each["value"] for each in taken(api, "workers", topic, 3)}
     assert back == {'{"id": 1}', '{"id": 2}', HOSTILE}
+
+
+def test_dead_letters_are_selected_edited_and_deleted_and_counted_by_error(
+    open_page: Callable[..., Page], api: HttpApi
+) -> None:
+    topic = topic_of(api, "chosen")
+    bury(api, topic, "choosers", '{"id": 1}', '{"id": 2}', '{"id": 3}', '{"id": 4}')
+    eventually(lambda: api.get(f"/topics/{topic}/dlq")["total"] == 4)
+    page = open_page(f"/dead-letters/{topic}?view=errors")
+    expect(row_of(page, "REJECTED")).to_contain_text("100 %")
+    row_of(page, "REJECTED").get_by_role("button", name=f"no {HOSTILE}", exact=True).click()
+    expect(page.locator("tbody tr")).to_have_count(4)
+    page.get_by_label("Select letter 0/1").check()
+    page.get_by_label("Select letter 0/2").check()
+    expect(page.get_by_role("status").first).to_have_text("2 selected")
+    expect(page.get_by_role("button", name="Select all 4 that match")).to_be_visible()
+    page.get_by_role("button", name="Delete selected").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Delete 2 letters").click()
+    expect(dialog.get_by_role("status")).to_contain_text("Deleted: 2 letters.")
+    dialog.get_by_role("button", name="Close").last.click()
+    expect(page.locator("tbody tr")).to_have_count(2)
+    page.get_by_role("button", name="Open letter 0/3").click()
+    page.get_by_role("button", name="Edit and redrive").click()
+    dialog.get_by_label("Value", exact=True).fill('{"id": 40')
+    expect(dialog.get_by_text("no longer valid JSON")).to_be_visible()
+    dialog.get_by_label("Value", exact=True).fill('{"id": 40}')
+    dialog.get_by_role("button", name="Add header").click()
+    dialog.get_by_label("Name of header 1").fill("fixed-by")
+    dialog.get_by_label("Value of header 1").fill("hand")
+    dialog.get_by_role("button", name="Redrive").click()
+    expect(dialog.get_by_role("status")).to_contain_text("1 of 1 redriven to chosen")
+    dialog.get_by_role("button", name="Close").last.click()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    (fixed,) = api.get(f"/topics/{topic}/search?limit=1")["messages"]
+    assert (fixed["key"], fixed["value"]) == (HOSTILE, '{"id": 40}')
+    assert {"name": "fixed-by", "value": "hand"} in fixed["headers"]
+    page.get_by_label("Select all on this page").check()
+    page.get_by_role("button", name="Redrive selected").click()
+    dialog.get_by_role("button", name="Preview").click()
+    dialog.get_by_role("button", name="Redrive 1").click()
+    expect(dialog.get_by_role("status")).to_contain_text("1 of 1 redriven to chosen")
+    assert api.get(f"/topics/{topic}/dlq")["total"] == 0
 
 
 def test_queues_show_what_is_in_flight_and_how_lanes_share_turns(

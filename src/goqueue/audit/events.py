@@ -42,6 +42,7 @@ class Event(StrEnum):
     REDRIVE_STARTED = "redrive_started"
     REDRIVE_CANCELLED = "redrive_cancelled"
     DEAD_LETTERS_PURGED = "dead_letters_purged"
+    DEAD_LETTERS_DELETED = "dead_letters_deleted"
     DELAYED_CANCELLED = "delayed_cancelled"
     TRANSACTION_ABORTED = "transaction_aborted"
     PIPELINE_DELETED = "pipeline_deleted"

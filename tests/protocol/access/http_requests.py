@@ -52,6 +52,7 @@ _BODIES: dict[str, Any] = {
     },
     "POST /transactions/abort-together": {"series": ID, "number": 1},
     "POST /transactions/abort": {"transactional_id": ID},
+    "POST /topics/{topic}/dlq/delete": {"all": True},
     "POST /topics/{topic}/redriven/{partition}": {"ranges": [[0, 1]]},
     "PUT /pipelines/{name}": {
         "state": "running",

@@ -28,11 +28,15 @@ COMMANDS = [
     ("queue stats", lambda a: a["groups"], "{group}"),
     ("queue lanes --group {group}", lambda a: a["groups"]["{group}"]["lanes"], "critical"),
     ("queue dlq list {topic}", lambda a: a["letters"][0]["error"], "no use"),
+    ("queue dlq errors {topic}", lambda a: (a["errors"][0]["error"], a["letters"]), ("no use", 1)),
     ("queue dlq show {topic} 0 0", lambda a: a["value"], "first"),
     ("queue dlq redrive {topic} --dry-run", lambda a: (a["total"], a["done"]), (1, 0)),
     ("queue dlq redrive {topic} -f --rate 1000", lambda a: (a["total"], a["done"]), (1, 1)),
     ("queue dlq redrive {topic} -f --reason NOT_THAT", lambda a: a["done"], 0),
     ("queue dlq redrive {topic} -f --letter 0:0", lambda a: a["done"], 1),
+    ("queue dlq redrive {topic} -f --letter 0:0 --set-value new", lambda a: a["done"], 1),
+    ("queue dlq delete {topic} -f --letter 0:0", lambda a: a["deleted"], 1),
+    ("queue dlq delete {topic} -f --error other", lambda a: a["deleted"], 0),
     ("queue dlq purge {topic} -f", lambda a: a["purged"], 1),
     ("delayed list {topic}", lambda a: a["messages"][0]["value"], "later"),
     ("delayed show {topic} {delayed}", lambda a: a["priority"], "low"),
@@ -45,6 +49,7 @@ COMMANDS = [
 CHANGING = (
     "queue dlq redrive {topic} -f --rate",
     "queue dlq redrive {topic} -f --letter 0",
+    "queue dlq delete {topic} -f",
     "queue dlq purge",
     "delayed cancel {topic} {delayed}",
 )

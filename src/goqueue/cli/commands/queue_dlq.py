@@ -1,4 +1,4 @@
-"""`goqueue queue dlq`: list, show, redrive or purge dead letters."""
+"""`goqueue queue dlq`: list, show, redrive, delete or purge dead letters."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ from goqueue.protocols.http.queues.dead_letter_shapes import (
     Purged,
     RedriveAnswer,
 )
+from goqueue.protocols.http.queues.letter_selection import Deleted, ErrorLine, ErrorsAnswer
 
-app = typer.Typer(no_args_is_help=True, help="Dead-letter queues: list, show, redrive, purge.")
+app = typer.Typer(
+    no_args_is_help=True, help="Dead-letter queues: list, show, redrive, delete, purge."
+)
 
 _LOOK_S: Final = 0.2
 _SHOWN: Final = ("topic", "to", "state", "total", "done", "failed", "rate", "error")
@@ -46,6 +49,14 @@ SinceOption: TypeAlias = Annotated[
 UntilOption: TypeAlias = Annotated[
     str | None, typer.Option("--until", metavar="TIME", help="Dead-lettered before this time.")
 ]
+ErrorOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--error", help="The last error; numbers and ids in it are ignored."),
+]
+LetterOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--letter", metavar="PARTITION:OFFSET", help="Only this letter; repeatable."),
+]
 
 
 @command(app, "list")
@@ -61,6 +72,7 @@ def list_letters(
     group: GroupOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
+    error: ErrorOption = None,
 ) -> None:
     """List the dead letters of a topic that have not been redriven."""
     answer = call.api.get(
@@ -73,6 +85,7 @@ def list_letters(
         group=group,
         since=moment_ms(since, "--since"),
         until=moment_ms(until, "--until"),
+        error=error,
     )
     call.show(
         answer,
@@ -81,6 +94,35 @@ def list_letters(
     )
     if answer.total > len(answer.letters):
         note(f"{len(answer.letters)} of {answer.total} dead letters")
+
+
+@command(app, "errors")
+def list_errors(
+    call: Call,
+    topic: SourceArgument,
+    *,
+    reason: ReasonOption = None,
+    group: GroupOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+) -> None:
+    """Count the dead letters of a topic by reason and last error, numbers and ids ignored."""
+    answer = call.api.get(
+        ErrorsAnswer,
+        "/topics/{}/dlq/errors",
+        topic,
+        reason=reason,
+        group=group,
+        since=moment_ms(since, "--since"),
+        until=moment_ms(until, "--until"),
+    )
+    call.show(
+        answer,
+        [_error_row(each) for each in answer.errors],
+        empty=f"{topic} has no such dead letters",
+    )
+    if answer.next is not None:
+        note(f"only the first {answer.letters} dead letters are counted")
 
 
 @command(app, "show")
@@ -122,9 +164,13 @@ def redrive_letters(
     ] = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    letters: Annotated[
-        list[str] | None,
-        typer.Option("--letter", metavar="PARTITION:OFFSET", help="Only this letter; repeatable."),
+    error: ErrorOption = None,
+    letters: LetterOption = None,
+    set_key: Annotated[
+        str | None, typer.Option("--set-key", help="Replace the key of the one --letter.")
+    ] = None,
+    set_value: Annotated[
+        str | None, typer.Option("--set-value", help="Replace the value of the one --letter.")
     ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="The maximum number of letters.")
@@ -142,17 +188,12 @@ def redrive_letters(
 
     Ctrl-C cancels the redrive; what was redriven is not redriven again.
     """
-    chosen = {
-        "reason": reason,
-        "group": group,
-        "key": key,
-        "since": moment_ms(since, "--since"),
-        "until": moment_ms(until, "--until"),
-        "offsets": _places(letters) if letters else None,
-    }
+    chosen = _chosen((since, until), letters, reason=reason, group=group, key=key, error=error)
+    edit = _said({"key": set_key, "value": set_value})
     body = {
         "to": to,
-        "filter": {name: value for name, value in chosen.items() if value is not None},
+        "filter": chosen,
+        "edit": edit or None,
         "limit": limit,
         "rate": rate,
         "dry_run": dry_run,
@@ -166,6 +207,31 @@ def redrive_letters(
     call.show(redrive, {name: getattr(redrive, name) for name in _SHOWN})
     if redrive.state == "failed" or redrive.failed:
         raise typer.Exit(1)
+
+
+@command(app, "delete")
+def delete_letters(
+    call: Call,
+    topic: SourceArgument,
+    *,
+    reason: ReasonOption = None,
+    group: GroupOption = None,
+    key: Annotated[
+        str | None, typer.Option("--key", "-k", help="Only letters with this key.")
+    ] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    error: ErrorOption = None,
+    letters: LetterOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Delete selected dead letters of a topic: they are neither listed nor redriven any more."""
+    chosen = _chosen((since, until), letters, reason=reason, group=group, key=key, error=error)
+    if not chosen:
+        raise UsageError("no option selects letters: expected one, such as --letter or --error")
+    confirm(f"The selected dead letters of {topic} will be deleted.", force=force)
+    body = {"filter": chosen}
+    call.show(call.api.post(Deleted, "/topics/{}/dlq/delete", topic, body=body))
 
 
 @command(app, "purge")
@@ -197,6 +263,25 @@ def numbers(text: str, option: str) -> list[int]:
         raise UsageError(f"{option}: {text!r}: expected numbers such as 50,25,15,7,3") from None
 
 
+def _chosen(
+    times: tuple[str | None, str | None], letters: list[str] | None, **fields: str | None
+) -> dict[str, Any]:
+    """The filter of a request, of what is said."""
+    since, until = times
+    return _said(
+        {
+            **fields,
+            "since": moment_ms(since, "--since"),
+            "until": moment_ms(until, "--until"),
+            "offsets": _places(letters) if letters else None,
+        }
+    )
+
+
+def _said(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def _places(letters: list[str]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for each in letters:
@@ -205,6 +290,17 @@ def _places(letters: list[str]) -> dict[str, list[int]]:
             raise UsageError(f"--letter: {each!r} is no letter; expected PARTITION:OFFSET")
         found.setdefault(partition, []).append(int(offset))
     return found
+
+
+def _error_row(line: ErrorLine) -> dict[str, Any]:
+    return {
+        "letters": line.count,
+        "reason": line.reason,
+        "error": line.error or None,
+        "newest": show_time(line.newest_at),
+        "groups": ", ".join(line.groups),
+        "example": f"{line.example.partition}:{line.example.offset}",
+    }
 
 
 def _row(letter: LetterLine) -> dict[str, Any]:

@@ -78,6 +78,7 @@ AUDITED: Final[Mapping[tuple[str, str], Audited]] = {
     ("POST", "/topics/{topic}/dlq/redrive"): Audited(Event.REDRIVE_STARTED, "topic", "topic"),
     ("DELETE", "/redrives/{id}"): Audited(Event.REDRIVE_CANCELLED, "redrive", "id"),
     ("DELETE", "/topics/{topic}/dlq"): Audited(Event.DEAD_LETTERS_PURGED, "topic", "topic"),
+    ("POST", "/topics/{topic}/dlq/delete"): Audited(Event.DEAD_LETTERS_DELETED, "topic", "topic"),
     ("DELETE", "/topics/{topic}/delayed/{partition}/{offset}"): Audited(
         Event.DELAYED_CANCELLED, "topic", "topic"
     ),

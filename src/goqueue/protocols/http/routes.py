@@ -31,6 +31,7 @@ from goqueue.protocols.http.operations.probes import ProbeRoutes
 from goqueue.protocols.http.operations.traces import TraceRoutes
 from goqueue.protocols.http.queues.dead_letters import DeadLetterRoutes
 from goqueue.protocols.http.queues.delayed import DelayedRoutes
+from goqueue.protocols.http.queues.letter_selection import LetterSelectionRoutes
 from goqueue.protocols.http.queues.queue_stats import QueueStatsRoutes
 from goqueue.protocols.http.schemas.schemas import SchemaRoutes
 from goqueue.protocols.http.schemas.subjects import SubjectRoutes
@@ -62,6 +63,7 @@ def build_router(node: ServedNode) -> Router:
         AtomicCommitRoutes(node.broker),
         QueueStatsRoutes(node.broker),
         DeadLetterRoutes(node.broker),
+        LetterSelectionRoutes(node.broker),
         DelayedRoutes(node.broker),
         TraceRoutes(node.broker),
         SubjectRoutes(node.broker),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -30,6 +31,7 @@ from goqueue.model.errors import (
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.partition import Isolation
+from goqueue.queues.dead_letters.error_groups import error_pattern
 from goqueue.queues.dead_letters.letter_gaps import LetterGaps
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.group import REDRIVE_GROUP
@@ -102,7 +104,7 @@ def letter_of(partition: int, record: Record) -> Letter:
     return Letter(partition, record, said)
 
 
-class LetterFilter(msgspec.Struct, frozen=True):
+class LetterFilter(msgspec.Struct, frozen=True, dict=True):
     """Which letters are meant; everything that is said must hold."""
 
     reason: str | None = None
@@ -113,6 +115,8 @@ class LetterFilter(msgspec.Struct, frozen=True):
     """Died from then on, and before then."""
     offsets: Mapping[int, frozenset[int]] | None = None
     """Only these, by partition."""
+    error: str | None = None
+    """With this last error; numbers and ids in it do not matter. Empty: without an error."""
 
     def matches(self, letter: Letter) -> bool:
         """Whether a letter is meant; its place has been looked at before."""
@@ -123,7 +127,12 @@ class LetterFilter(msgspec.Struct, frozen=True):
             and (self.key is None or letter.record.key == self.key)
             and (self.since_ms is None or letter.died_ms >= self.since_ms)
             and (self.until_ms is None or letter.died_ms < self.until_ms)
+            and (self.error is None or error_pattern(said.get("error", "")) == self._pattern)
         )
+
+    @cached_property
+    def _pattern(self) -> str:
+        return error_pattern(self.error or "")
 
 
 ALL: Final = LetterFilter()
@@ -275,19 +284,26 @@ class Letters:
         chosen: LetterFilter = ALL,
         ends: Mapping[TopicPartition, int] | None = None,
         letters_in: str | None = None,
+        after: tuple[int, int] | None = None,
     ) -> AsyncIterator[list[Letter]]:
         """The letters that are meant and were not redriven, some at a time.
 
-        With `ends`, those that came later are left out. Raises like `topic`.
+        With `ends`, those that came later are left out; with `after`, a partition and an offset,
+        those up to it. Raises like `topic`.
         """
         for partition in await self.readable(source, letters_in):
+            number, first = partition.id.partition, 0
+            if after is not None:
+                if number < after[0]:
+                    continue
+                first = after[1] + 1 if number == after[0] else 0
             end = _end(partition) if ends is None else ends.get(partition.id, 0)
-            for stretch in _stretches(partition, end, chosen):
+            for stretch in _stretches(partition, first, end, chosen):
                 parts = [part for each in stretch for part in self.unmoved(partition, *each)]
                 while parts:
                     loaded = await self._reader.load(partition, parts, max_bytes=_READ_BYTES)
                     parts = loaded.rest
-                    letters = (letter_of(partition.id.partition, each) for each in loaded.records())
+                    letters = (letter_of(number, each) for each in loaded.records())
                     if found := [each for each in letters if chosen.matches(each)]:
                         yield found
 
@@ -309,18 +325,20 @@ class Letters:
         return not any(self.unmoved(partition, offset, offset + 1))
 
 
-def _stretches(partition: RecordSource, end: int, chosen: LetterFilter) -> Iterator[list[Range]]:
-    """What is to be read, so many offsets at a time."""
+def _stretches(
+    partition: RecordSource, first: int, end: int, chosen: LetterFilter
+) -> Iterator[list[Range]]:
+    """What of [first, end) is to be read, so many offsets at a time."""
     if chosen.offsets is not None:
-        named = sorted(chosen.offsets.get(partition.id.partition, ()))
+        named = sorted(at for at in chosen.offsets.get(partition.id.partition, ()) if at >= first)
         for at in range(0, len(named), _AT_ONCE):
             yield [
-                (first, min(upto, end))
-                for first, upto in ops.ranges_of(named[at : at + _AT_ONCE])
-                if first < end
+                (begin, min(upto, end))
+                for begin, upto in ops.ranges_of(named[at : at + _AT_ONCE])
+                if begin < end
             ]
         return
-    at = partition.log_start
+    at = max(first, partition.log_start)
     while at < end:
         yield [(at, min(at + _AT_ONCE, end))]
         at = max(at + _AT_ONCE, partition.log_start)

@@ -11,12 +11,14 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol
 
+from goqueue.model.dead_letters import dead_letter_topic
 from goqueue.model.errors import (
     GoQueueError,
     InternalTopicError,
     TooManyRedrivesError,
     UnknownRedriveError,
 )
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Isolation
 from goqueue.queues.dead_letters.moves import Moves
 from goqueue.queues.dead_letters.redrive_engine import (
@@ -28,6 +30,7 @@ from goqueue.queues.dead_letters.redrive_engine import (
 )
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.group import REDRIVE_GROUP
+from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.sources import starts_at
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from goqueue.model.ranges import Range
     from goqueue.partitions.elsewhere.record_deletion import RecordDeletion
     from goqueue.partitions.producer_ids import ProducerIds
-    from goqueue.queues.dead_letters.letters import Letters
+    from goqueue.queues.dead_letters.letters import LetterFilter, Letters
     from goqueue.reading.record_reader import RecordSource
 
 _log = logging.getLogger(__name__)
@@ -156,6 +159,32 @@ class Redrives:
                     partition, await self._services.record_deletion.delete(partition.id, None)
                 )
         return purged
+
+    async def delete(self, source: str, chosen: LetterFilter) -> int:
+        """Remove some dead letters from the queue; says how many.
+
+        They are neither listed nor redriven any more. What the log holds of them goes with its
+        retention, as it does of letters that were redriven.
+
+        Raises:
+            TopicError: there is no such topic.
+            StorageError, ClusterError: the rest is still there.
+        """
+        readable = await self._letters.readable(source)
+        ends = {each.id: each.readable_to(Isolation.READ_COMMITTED) for each in readable}
+        deleted = 0
+        async for letters in self._letters.read(source, chosen, ends):
+            place = TopicPartition(dead_letter_topic(source), letters[0].partition)
+            async with self._engine.lock:
+                group, key, queue = await self._engine.index(place)
+                offsets = [each.record.offset for each in letters]
+                left = [
+                    each for each in offsets if queue.window.state(each) is MessageState.AVAILABLE
+                ]
+                if left:
+                    await self._moves.change(group, key, ops.Settled(ops.ranges_of(left)))
+            deleted += len(left)
+        return deleted
 
     async def note_moved(
         self, source: str, partition: RecordSource, ranges: Sequence[Range]

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 from goqueue.model.dead_letters import (
     REDRIVEN_GROUP_HEADER,
@@ -30,10 +31,12 @@ from goqueue.model.errors import (
     SchemaError,
     TopicError,
 )
+from goqueue.model.partitioning import key_hash
 from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
 from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.partition import Isolation
 from goqueue.publishing.handover import delivery_bit
+from goqueue.queues.dead_letters.letter_edit import LetterEdit
 from goqueue.queues.dead_letters.letters import Letter, LetterFilter, Letters
 from goqueue.queues.delivery.group import REDRIVE_GROUP, QueueGroup
 from goqueue.queues.delivery.pages import MessageState
@@ -97,6 +100,8 @@ class RedriveRequest(msgspec.Struct, frozen=True):
     of the broker's own topics go back, and no other way."""
     to_source: bool = False
     """Each goes to the topic that its headers name; `target` is for those without."""
+    edit: LetterEdit = msgspec.field(default_factory=LetterEdit)
+    """What is corrected in each before it goes."""
 
     @property
     def target(self) -> str:
@@ -248,8 +253,9 @@ class RedriveEngine:
                 if queue.window.state(each.record.offset) is not MessageState.AVAILABLE:
                     continue
                 name = self._target_name(redrive.request, each)
+                edited = redrive.request.edit.of(each)
                 try:
-                    placed.append((self._target(name, redrive.request, each), each))
+                    placed.append((self._target(name, redrive.request, each), edited))
                 except (TopicError, MalformedRecordError) as error:
                     redrive.refuse(each, name, error)
             placed.sort(key=lambda each: each[0])
@@ -334,11 +340,13 @@ class RedriveEngine:
     def _target(self, name: str, request: RedriveRequest, letter: Letter) -> TopicPartition:
         """Where a letter goes: to the partition with the number that it came from, if any.
 
+        One that was given another key goes where that key goes.
+
         Raises:
             TopicError: there is no such topic, or it takes no letters.
             MalformedRecordError: there is no message to send.
         """
-        if not letter.has_message:
+        if not letter.has_message and request.edit.value is UNSET:
             raise MalformedRecordError(
                 f"letter {letter.partition}/{letter.record.offset} holds no message: the record "
                 "that died does not decode, so it stays"
@@ -347,6 +355,8 @@ class RedriveEngine:
         is_refused = topic.is_internal and not request.for_group
         if is_refused or (request.to_source and name == request.holder):
             raise InternalTopicError(f"{name} takes no letters: redrive them to another topic")
+        if request.edit.moves(letter) and request.edit.key:
+            return TopicPartition(topic.name, key_hash(request.edit.key) % topic.partition_count)
         number = letter.number("partition")
         number = letter.partition if number is None else number
         return TopicPartition(topic.name, number % topic.partition_count)

@@ -18,6 +18,7 @@ from goqueue.protocols.http.api.shapes import (
 )
 from goqueue.protocols.http.limits import MAX_OFFSET_RANGES, MAX_REDRIVE_RATE
 from goqueue.protocols.http.messages.message_shapes import (
+    HeaderIn,
     HeaderOut,
     Limit,
 )
@@ -28,15 +29,31 @@ _REASONS: Final = f"{', '.join(_KNOWN[:-1])} or {_KNOWN[-1]}."
 # --- Looking -------------------------------------------------------------------------------------
 
 
-class LettersQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Filters of dead letters."""
+LastError = Annotated[
+    str | None,
+    doc(
+        "The last error, ignoring numbers and ids in it. Empty: letters without an error.",
+        "no customer #",
+    ),
+]
 
-    limit: Limit = 100
-    skip: Annotated[int, doc("Matching letters to skip.", 0, ge=0)] = 0
+
+class ChosenQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Filters of dead letters, all of which must match."""
+
     reason: Annotated[str | None, doc(_REASONS, "REJECTED")] = None
     group: Annotated[GroupName | None, doc("The consumer group.")] = None
     since: Annotated[Time | None, doc("Dead-lettered at this time or later.")] = None
     until: Annotated[Time | None, doc("Dead-lettered before this time.")] = None
+    error: LastError = None
+
+
+class LettersQuery(ChosenQuery, forbid_unknown_fields=True):
+    """Filters of dead letters, and which page of them."""
+
+    limit: Limit = 100
+    skip: Annotated[int, doc("Matching letters to skip.", 0, ge=0)] = 0
+    cursor: Annotated[str | None, doc("`next` of the last response.", "0:99")] = None
 
 
 class LetterLine(msgspec.Struct):
@@ -71,7 +88,9 @@ class LetterDetail(LetterLine):
     value: Annotated[str | None, doc("Null for a tombstone.", '{"id": 1}')]
     encoding: Encoding
     headers: Annotated[list[HeaderOut], doc("The original headers.")]
-    is_redriven: Annotated[bool, doc("Whether it was redriven; redriven letters are not listed.")]
+    is_redriven: Annotated[
+        bool, doc("Whether it was redriven or deleted; it is not listed any more.")
+    ]
 
 
 class LetterList(msgspec.Struct):
@@ -83,6 +102,7 @@ class LetterList(msgspec.Struct):
         int, doc("All letters that have not been redriven, regardless of the filters.", 12)
     ]
     letters: list[LetterLine]
+    next: Annotated[str | None, doc("The `cursor` of the next page; null at the end.", "0:99")]
 
 
 class BoxLine(msgspec.Struct):
@@ -124,6 +144,24 @@ class FilterBody(msgspec.Struct, forbid_unknown_fields=True):
         dict[PartitionNumber, list[Offset]] | None,
         doc("Only these offsets, by partition of the dead-letter topic.", {"0": [3, 4]}),
     ] = None
+    error: LastError = None
+
+
+class LetterEditBody(msgspec.Struct, forbid_unknown_fields=True):
+    """What replaces parts of a letter; what is omitted stays."""
+
+    key: Annotated[
+        str | msgspec.UnsetType | None,
+        doc("With another key it goes to the partition of that key.", "customer-7"),
+    ] = msgspec.UNSET
+    key_encoding: Annotated[Encoding, doc("Encoding of `key`.", "text")] = "text"
+    value: Annotated[str | msgspec.UnsetType | None, doc("Null for a tombstone.", '{"id": 1}')] = (
+        msgspec.UNSET
+    )
+    encoding: Annotated[Encoding, doc("Encoding of `value`.", "text")] = "text"
+    headers: Annotated[list[HeaderIn] | msgspec.UnsetType, doc("Replace all original headers.")] = (
+        msgspec.UNSET
+    )
 
 
 class RedriveBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -148,6 +186,9 @@ class RedriveBody(msgspec.Struct, forbid_unknown_fields=True):
         bool,
         doc("Redrive each letter to the original topic in its headers, or to `to` without one."),
     ] = False
+    edit: Annotated[
+        LetterEditBody | None, doc("Corrects the one letter that `filter.offsets` names.")
+    ] = None
 
 
 class RedrivePath(msgspec.Struct, frozen=True):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import TopicError, UnknownRedriveError
-from goqueue.protocols.http.api.codecs import Encoding, time_ms, to_bytes
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import PartitionPath, TopicPath
-from goqueue.protocols.http.api.places import group_named
 from goqueue.protocols.http.api.rights import (
     CLUSTER_ALTER,
     DELETE,
@@ -24,11 +22,18 @@ from goqueue.protocols.http.api.rights import (
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import Offset
 from goqueue.protocols.http.limits import MAX_OFFSET_RANGES
-from goqueue.protocols.http.messages.message_shapes import headers_out, priority_label, text_of
+from goqueue.protocols.http.messages.message_shapes import headers_out, text_of
+from goqueue.protocols.http.queues.dead_letter_parts import (
+    PLACE,
+    edit_of,
+    filter_of,
+    filter_of_query,
+    letter_line,
+    place_of,
+)
 from goqueue.protocols.http.queues.dead_letter_shapes import (
     BoxLine,
     BoxList,
-    FilterBody,
     LetterDetail,
     LetterLine,
     LetterList,
@@ -46,20 +51,15 @@ from goqueue.protocols.http.queues.dead_letter_shapes import (
     RefusedLine,
 )
 from goqueue.protocols.permissions import Permissions
-from goqueue.queues.dead_letters.letters import Letter, LetterFilter
 from goqueue.queues.dead_letters.redrive_engine import Redrive, RedriveRequest
-from goqueue.queues.delivery.group import REDRIVE_GROUP
 
 if TYPE_CHECKING:
     from goqueue.access.rights import Right
     from goqueue.broker.broker import Broker
 
-PREVIEW_BYTES: Final = 200
 _DRY_RUN_S: Final = 10.0
 """How long the answer to a dry run waits for its end."""
 _TAG: Final = "dead letters"
-_PLACE: Final = group_named(REDRIVE_GROUP)
-"""What has been redriven is the state of a group of our own."""
 
 
 class LetterPath(PartitionPath, frozen=True):
@@ -90,7 +90,7 @@ class DeadLetterRoutes:
         "/dlq",
         right=within(TOPIC_READ, note="the topics that it covers"),
         tag=_TAG,
-        place=_PLACE,
+        place=PLACE,
     )
     async def list_boxes(self, may: Permissions) -> BoxList:
         """List dead-letter queues with their letter counts."""
@@ -103,28 +103,25 @@ class DeadLetterRoutes:
                 found.append(BoxLine(source, box.name, total, newest))
         return BoxList(found)
 
-    @route("GET", "/topics/{topic}/dlq", right=on_topic(READ), tag=_TAG, place=_PLACE)
+    @route("GET", "/topics/{topic}/dlq", right=on_topic(READ), tag=_TAG, place=PLACE)
     async def list_letters(self, path: TopicPath, query: LettersQuery) -> LetterList:
         """List the dead letters of a topic that have not been redriven."""
         box = self._letters.topic(path.topic)
-        chosen = LetterFilter(
-            reason=query.reason,
-            group=query.group,
-            since_ms=None if query.since is None else time_ms(query.since, "since"),
-            until_ms=None if query.until is None else time_ms(query.until, "until"),
-        )
+        after = None if query.cursor is None else place_of(query.cursor)
         found: list[LetterLine] = []
         skip = query.skip
-        async for letters in self._letters.read(path.topic, chosen):
-            found += (LetterLine(**_line(each)) for each in letters[skip:])
+        async for letters in self._letters.read(path.topic, filter_of_query(query), after=after):
+            found += (LetterLine(**letter_line(each)) for each in letters[skip:])
             skip = max(skip - len(letters), 0)
-            if len(found) >= query.limit:
+            if len(found) > query.limit:
                 break
+        shown = found[: query.limit]
         return LetterList(
             path.topic,
             None if box is None else box.name,
             await self._letters.count(path.topic),
-            found[: query.limit],
+            shown,
+            f"{shown[-1].partition}:{shown[-1].offset}" if len(found) > len(shown) else None,
         )
 
     @route(
@@ -132,7 +129,7 @@ class DeadLetterRoutes:
         "/topics/{topic}/dlq/{partition}/{offset}",
         right=on_topic(READ),
         tag=_TAG,
-        place=_PLACE,
+        place=PLACE,
     )
     async def inspect(self, path: LetterPath) -> LetterDetail:
         """One dead letter with value and headers."""
@@ -140,14 +137,14 @@ class DeadLetterRoutes:
         letter = await self._letters.get(partition, path.offset)
         value, encoding = text_of(letter.record.value)
         return LetterDetail(
-            **_line(letter),
+            **letter_line(letter),
             value=value,
             encoding=encoding,
             headers=headers_out(letter.headers),
             is_redriven=self._letters.is_redriven(partition, letter),
         )
 
-    @route("DELETE", "/topics/{topic}/dlq", right=on_topic(DELETE), tag=_TAG, place=_PLACE)
+    @route("DELETE", "/topics/{topic}/dlq", right=on_topic(DELETE), tag=_TAG, place=PLACE)
     async def purge(self, path: TopicPath, query: PurgeQuery) -> Purged:
         """Delete all dead letters of a topic; requires `confirm=true`."""
         if not query.confirm:
@@ -165,13 +162,14 @@ class DeadLetterRoutes:
         right=_REDRIVEN,
         tag=_TAG,
         status=202,
-        place=_PLACE,
+        place=PLACE,
     )
     async def redrive(self, path: TopicPath, body: RedriveBody, may: Permissions) -> RedriveAnswer:
         """Redrive dead letters to their original topic or to another one.
 
         The redrive runs in the background: see `GET /redrives/{id}`. A redriven letter is no longer
-        listed, and is not redriven again.
+        listed, and is not redriven again. With `edit`, `filter.offsets` names the one letter that
+        is corrected.
         """
         if body.to_source:
             may.require(CLUSTER_ALTER)  # the letters themselves say where they go
@@ -180,12 +178,13 @@ class DeadLetterRoutes:
         request = RedriveRequest(
             path.topic,
             to=body.to,
-            chosen=_filter(body.filter),
+            chosen=filter_of(body.filter),
             limit=body.limit,
             rate=body.rate,
             dry_run=body.dry_run,
             letters_in=body.letters_in,
             to_source=body.to_source,
+            edit=edit_of(body),
         )
         try:
             redrive = self._redrives.begin(request)
@@ -202,7 +201,7 @@ class DeadLetterRoutes:
         "/topics/{topic}/redriven/{partition}",
         right=all_of(on_topic(READ), on_topic(READ, "query.letters_in")),
         tag=_TAG,
-        place=_PLACE,
+        place=PLACE,
     )
     async def list_moved(self, path: PartitionPath, query: MovedQuery) -> MovedAnswer:
         """List the redriven letters of a partition of the dead-letter topic."""
@@ -216,7 +215,7 @@ class DeadLetterRoutes:
         "/topics/{topic}/redriven/{partition}",
         right=all_of(on_topic(READ), on_topic(WRITE), on_topic(READ, "body.letters_in")),
         tag=_TAG,
-        place=_PLACE,
+        place=PLACE,
     )
     async def note_moved(self, path: PartitionPath, body: MovedBody) -> Noted:
         """Record letters as redriven by other means; they are not listed or redriven again."""
@@ -224,13 +223,13 @@ class DeadLetterRoutes:
         noted = await self._redrives.note_moved(path.topic, partition, body.ranges)
         return Noted(path.topic, path.partition, noted)
 
-    @route("GET", "/redrives", right=_OF_TOPIC, tag=_TAG, place=_PLACE)
+    @route("GET", "/redrives", right=_OF_TOPIC, tag=_TAG, place=PLACE)
     async def list_redrives(self, may: Permissions) -> RedriveList:
         """List recent redrives."""
         seen = may.visible(TOPIC_READ, self._redrives, lambda each: each.request.topic)
         return RedriveList([self._answer(each) for each in seen])
 
-    @route("GET", "/redrives/{id}", right=_OF_TOPIC, tag=_TAG, place=_PLACE)
+    @route("GET", "/redrives/{id}", right=_OF_TOPIC, tag=_TAG, place=PLACE)
     async def progress(self, path: RedrivePath, may: Permissions) -> RedriveAnswer:
         """Describe a redrive."""
         return self._answer(self._seen(may, TOPIC_READ, path.id))
@@ -240,7 +239,7 @@ class DeadLetterRoutes:
         "/redrives/{id}",
         right=within(TOPIC_WRITE, note="the original topic"),
         tag=_TAG,
-        place=_PLACE,
+        place=PLACE,
     )
     async def cancel(self, path: RedrivePath, may: Permissions) -> RedriveAnswer:
         """Cancel a redrive; letters that were redriven stay redriven."""
@@ -272,63 +271,3 @@ class DeadLetterRoutes:
             dict(redrive.targets),
             [RefusedLine(*each) for each in redrive.refused],
         )
-
-
-def _filter(body: FilterBody) -> LetterFilter:
-    place = "filter"
-    offsets = body.offsets
-    return LetterFilter(
-        reason=body.reason,
-        group=body.group,
-        key=None if body.key is None else to_bytes(body.key, body.key_encoding, f"{place}.key"),
-        since_ms=None
-        if body.since is None
-        else time_ms(body.since, f"{place}.since", location="body"),
-        until_ms=None
-        if body.until is None
-        else time_ms(body.until, f"{place}.until", location="body"),
-        offsets=None
-        if offsets is None
-        else {number: frozenset(named) for number, named in offsets.items()},
-    )
-
-
-def _line(letter: Letter) -> dict[str, Any]:
-    record, said = letter.record, letter.cause
-    key, key_encoding = text_of(record.key)
-    preview, preview_encoding = _preview(record.value)
-    return {
-        "partition": letter.partition,
-        "offset": record.offset,
-        "key": key,
-        "key_encoding": key_encoding,
-        "preview": preview,
-        "preview_encoding": preview_encoding,
-        "size_bytes": len(record.value or b""),
-        "source_topic": said.get("topic"),
-        "source_partition": letter.number("partition"),
-        "source_offset": letter.number("offset"),
-        "source_timestamp": letter.number("timestamp"),
-        "group": said.get("group"),
-        "member": said.get("consumer") or None,
-        "reason": said.get("reason"),
-        "error": said.get("error") or None,
-        "deliveries": letter.number("attempts"),
-        "first_delivery": letter.number("first-delivery") or None,
-        "last_delivery": letter.number("last-delivery") or None,
-        "died_at": letter.died_ms,
-        "redriven_count": letter.redriven,
-        "priority": priority_label(letter.headers),
-    }
-
-
-def _preview(value: bytes | None) -> tuple[str | None, Encoding]:
-    """The beginning of a value; text is not cut inside of a character."""
-    if value is None or len(value) <= PREVIEW_BYTES:
-        return text_of(value)
-    cut = value[:PREVIEW_BYTES]
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return text_of(cut, force_base64=True)
-    return cut.decode(errors="ignore"), "text"

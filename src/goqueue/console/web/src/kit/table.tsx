@@ -10,6 +10,8 @@ import { Empty } from "./parts";
 export type Column<Row> = {
   id: string;
   title: string;
+  /** In place of the title: a control. */
+  head?: ComponentChildren;
   /** What the column is sorted by; without it, it is not. */
   sort?: (row: Row) => string | number | null;
   cell: (row: Row) => ComponentChildren;
@@ -130,7 +132,7 @@ function HeadCell<Row>({
           </span>
         </button>
       ) : (
-        column.title || <span class="unseen">Actions</span>
+        column.head || column.title || <span class="unseen">Actions</span>
       )}
     </th>
   );

@@ -1,11 +1,11 @@
 // Redriving dead letters: which, how many, how fast, and the result.
 import { useState } from "preact/hooks";
-import { ask, Dialog } from "../kit/dialog";
+import { Dialog } from "../kit/dialog";
 import { Form, SelectField, TextField } from "../kit/form";
 import { Button, Note, ProblemNote } from "../kit/parts";
 import { api, path, wholeNumber } from "../lib/api";
 import { many, whole } from "../lib/format";
-import { setQueryFields } from "../lib/router";
+import type { Choice, LetterFilter } from "./letters";
 
 export type Redrive = {
   id: number;
@@ -25,7 +25,7 @@ export type Redrive = {
 export const REASONS = ["MAX_RETRIES_EXCEEDED", "REJECTED", "TTL_EXPIRED", "POISON_MESSAGE", "BACKPRESSURE"];
 
 /** Waits for a redrive to end, and reports its progress. */
-async function ended(redrive: Redrive, onStep?: (found: Redrive) => void): Promise<Redrive> {
+export async function ended(redrive: Redrive, onStep?: (found: Redrive) => void): Promise<Redrive> {
   let found = redrive;
   while (found.ended_at === null) {
     onStep?.(found);
@@ -35,7 +35,7 @@ async function ended(redrive: Redrive, onStep?: (found: Redrive) => void): Promi
   return found;
 }
 
-function outcome(redrive: Redrive) {
+export function outcome(redrive: Redrive) {
   return (
     <p>
       {whole(redrive.done)} of {whole(redrive.total)} redriven to {redrive.to}
@@ -45,24 +45,9 @@ function outcome(redrive: Redrive) {
   );
 }
 
-export function askOne(topic: string, partition: string, offset: string, onDone: () => void): void {
-  ask({
-    title: "Redrive a dead letter",
-    verb: "Redrive",
-    body: <p>The message is published to its original topic, with its key, value and headers. Its delivery count starts again.</p>,
-    run: async () => {
-      const filter = { offsets: { [partition]: [Number(offset)] } };
-      return outcome(await ended(await api.post<Redrive>(path("topics", topic, "dlq", "redrive"), { filter })));
-    },
-    then: () => {
-      setQueryFields({ letter: "" });
-      onDone();
-    },
-  });
-}
-
-export function RedriveDialog({ topic, reason, onClose, onDone }: { topic: string; reason: string; onClose: () => void; onDone: () => void }) {
-  const [chosen, setChosen] = useState(reason);
+export function RedriveDialog({ topic, choice, onClose, onDone }: { topic: string; choice: Choice; onClose: () => void; onDone: () => void }) {
+  const isOpen = choice.count === null;
+  const [chosen, setChosen] = useState(choice.filter.reason ?? "");
   const [group, setGroup] = useState("");
   const [key, setKey] = useState("");
   const [to, setTo] = useState("");
@@ -72,13 +57,13 @@ export function RedriveDialog({ topic, reason, onClose, onDone }: { topic: strin
   const [busy, setBusy] = useState(false);
   const [step, setStep] = useState<Redrive | null>(null);
   const [problem, setProblem] = useState<unknown>(null);
+  const { reason: _, ...rest } = choice.filter;
+  const filter: LetterFilter = isOpen
+    ? { ...rest, ...(chosen ? { reason: chosen } : {}), ...(group ? { group } : {}), ...(key ? { key } : {}) }
+    : choice.filter;
   const send = (dryRun: boolean) =>
     api.post<Redrive>(path("topics", topic, "dlq", "redrive"), {
-      filter: {
-        ...(chosen ? { reason: chosen } : {}),
-        ...(group ? { group } : {}),
-        ...(key ? { key } : {}),
-      },
+      filter,
       ...(to ? { to } : {}),
       ...(rate.trim() ? { rate: wholeNumber(rate, "rate") } : {}),
       dry_run: dryRun,
@@ -133,7 +118,7 @@ export function RedriveDialog({ topic, reason, onClose, onDone }: { topic: strin
         </>
       ) : (
         <Form verb="Preview" onCancel={onClose} onSubmit={async () => setCounted(await send(true))}>
-          <SelectField
+          {isOpen && <><SelectField
             label="Reason"
             name="reason"
             value={chosen}
@@ -141,7 +126,12 @@ export function RedriveDialog({ topic, reason, onClose, onDone }: { topic: strin
             choices={[{ value: "", label: "Any reason" }, ...REASONS.map((each) => ({ value: each, label: each }))]}
           />
           <TextField label="Group" name="group" hint="The consumer group; any if empty." value={group} onChange={setGroup} />
-          <TextField label="Key" name="key" hint="The whole key; any if empty." mono value={key} onChange={setKey} />
+          <TextField label="Key" name="key" hint="The whole key; any if empty." mono value={key} onChange={setKey} /></>}
+          {choice.count !== null && (
+            <p>
+              <strong>{many(choice.count, "letter")}</strong> selected. Each is published as a new message with its key, value and headers.
+            </p>
+          )}
           <TextField label="Target topic" name="to" hint="The original topic if empty." value={to} onChange={setTo} />
           <TextField label="Messages per second" name="rate" hint="Unlimited if empty." inputMode="numeric" value={rate} onChange={setRate} />
         </Form>
