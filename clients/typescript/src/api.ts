@@ -147,9 +147,55 @@ export interface DelayedOut {
   key_encoding?: "base64" | "text";
 }
 
+/** Which letters are deleted. */
+export interface DeleteLettersBody {
+  /** At least one field, or `all` is true. */
+  filter?: FilterBody | null;
+  /** Delete every letter when there is no filter. */
+  all?: boolean;
+}
+
 /** What was deleted. */
 export interface Deleted {
   deleted: string;
+}
+
+/** What was deleted. */
+export interface DeletedLetters {
+  topic: string;
+  /** Letters deleted by this request. */
+  deleted: number;
+}
+
+/** Dead letters with the same reason and last error. */
+export interface ErrorLine {
+  /** The reason. */
+  reason: string | null;
+  /** The last error, with # for numbers and ids; empty if none was given. */
+  error: string;
+  /** Letters in this group. */
+  count: number;
+  /** Milliseconds since the Unix epoch. */
+  oldest_at: number;
+  /** Milliseconds since the Unix epoch. */
+  newest_at: number;
+  /** Consumer groups. */
+  groups: string[];
+  /** The newest of them. */
+  example: LetterLine;
+}
+
+/** Dead letters by reason and last error, the most frequent first. */
+export interface ErrorsAnswer {
+  /** The original topic. */
+  topic: string;
+  errors: ErrorLine[];
+  /** Matching letters that this response counts. */
+  letters: number;
+  /** Of them, letters of rarer errors that are not listed. */
+  others: number;
+  /** The `cursor` of the next request; null at the end. */
+  next: string | null;
 }
 
 /** Filters, all of which must match. */
@@ -168,6 +214,8 @@ export interface FilterBody {
   until?: number | string | null;
   /** Only these offsets, by partition of the dead-letter topic. */
   offsets?: Record<string, number[]> | null;
+  /** The last error, ignoring numbers and ids in it. Empty: letters without an error. */
+  error?: string | null;
 }
 
 /** A matching message; fields over 64 KB are truncated. */
@@ -404,8 +452,22 @@ export interface LetterDetail {
   encoding: "base64" | "text";
   /** The original headers. */
   headers: HeaderOut[];
-  /** Whether it was redriven; redriven letters are not listed. */
+  /** Whether it was redriven or deleted; it is not listed any more. */
   is_redriven: boolean;
+}
+
+/** What replaces parts of a letter; what is omitted stays. */
+export interface LetterEditBody {
+  /** With another key it goes to the partition of that key. */
+  key?: string | null;
+  /** Encoding of `key`. */
+  key_encoding?: "base64" | "text";
+  /** Null for a tombstone. */
+  value?: string | null;
+  /** Encoding of `value`. */
+  encoding?: "base64" | "text";
+  /** Replace all original headers. */
+  headers?: HeaderIn[];
 }
 
 /** One dead letter in a list. */
@@ -456,6 +518,8 @@ export interface LetterList {
   /** All letters that have not been redriven, regardless of the filters. */
   total: number;
   letters: LetterLine[];
+  /** The `cursor` of the next page; null at the end. */
+  next: string | null;
 }
 
 /** One group in a list, and its lag. */
@@ -910,6 +974,8 @@ export interface RedriveBody {
   letters_in?: string | null;
   /** Redrive each letter to the original topic in its headers, or to `to` without one. */
   to_source?: boolean;
+  /** Corrects the one letter that `filter.offsets` names. */
+  edit?: LetterEditBody | null;
 }
 
 /** Redrives since the server started, the newest last. */
@@ -997,6 +1063,10 @@ export interface SettingInfo {
   description: string;
   /** The type in Kafka. */
   type: string;
+  /** `no effect`: it is checked, stored and shown, and changes nothing. */
+  effect: "no effect" | "obeyed";
+  /** Why it has no effect, or what is different from Kafka. */
+  note: string;
 }
 
 /** A queue group's settings. */
@@ -1252,7 +1322,7 @@ export interface Operations {
   /** List dead-letter queues with their letter counts. */
   "GET /dlq": { answer: BoxList };
   /** List the dead letters of a topic that have not been redriven. */
-  "GET /topics/{topic}/dlq": { path: { topic: string }; query?: { limit?: number; skip?: number; reason?: string; group?: string; since?: number | string; until?: number | string }; answer: LetterList };
+  "GET /topics/{topic}/dlq": { path: { topic: string }; query?: { reason?: string; group?: string; since?: number | string; until?: number | string; error?: string; limit?: number; skip?: number; cursor?: string }; answer: LetterList };
   /** Delete all dead letters of a topic; requires `confirm=true`. */
   "DELETE /topics/{topic}/dlq": { path: { topic: string }; query?: { confirm?: boolean }; answer: Purged };
   /** One dead letter with value and headers. */
@@ -1269,6 +1339,10 @@ export interface Operations {
   "GET /redrives/{id}": { path: { id: number }; answer: RedriveAnswer };
   /** Cancel a redrive; letters that were redriven stay redriven. */
   "DELETE /redrives/{id}": { path: { id: number }; answer: RedriveAnswer };
+  /** Count the dead letters of a topic by reason and last error. */
+  "GET /topics/{topic}/dlq/errors": { path: { topic: string }; query?: { reason?: string; group?: string; since?: number | string; until?: number | string; error?: string; cursor?: string }; answer: ErrorsAnswer };
+  /** Delete dead letters of a topic: those that a filter names. */
+  "POST /topics/{topic}/dlq/delete": { path: { topic: string }; body: DeleteLettersBody; answer: DeletedLetters };
   /** List the pending delayed messages of a topic. */
   "GET /topics/{topic}/delayed": { path: { topic: string }; query?: { limit?: number; skip?: number }; answer: DelayedList };
   /** Describe a delayed message and its state. */

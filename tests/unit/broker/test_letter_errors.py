@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from goqueue.queues.dead_letters.error_groups import MAX_ERROR_GROUPS, ErrorGroups, error_pattern
+from goqueue.queues.dead_letters.error_groups import MAX_ERROR_GROUPS, ErrorGroups
+from goqueue.queues.dead_letters.error_patterns import error_pattern
 from goqueue.queues.dead_letters.letters import Letter
 from goqueue.records import Record
 

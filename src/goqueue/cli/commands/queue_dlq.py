@@ -20,7 +20,7 @@ from goqueue.protocols.http.queues.dead_letter_shapes import (
     Purged,
     RedriveAnswer,
 )
-from goqueue.protocols.http.queues.letter_selection import Deleted, ErrorLine, ErrorsAnswer
+from goqueue.protocols.http.queues.letter_selection import DeletedLetters, ErrorLine, ErrorsAnswer
 
 app = typer.Typer(
     no_args_is_help=True, help="Dead-letter queues: list, show, redrive, delete, purge."
@@ -231,7 +231,7 @@ def delete_letters(
         raise UsageError("no option selects letters: expected one, such as --letter or --error")
     confirm(f"The selected dead letters of {topic} will be deleted.", force=force)
     body = {"filter": chosen}
-    call.show(call.api.post(Deleted, "/topics/{}/dlq/delete", topic, body=body))
+    call.show(call.api.post(DeletedLetters, "/topics/{}/dlq/delete", topic, body=body))
 
 
 @command(app, "purge")

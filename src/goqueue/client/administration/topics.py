@@ -30,6 +30,10 @@ class TopicSetting(msgspec.Struct, frozen=True):
     """`topic` where it was set for this topic, or `default`."""
     description: str
     type: str
+    effect: str = "obeyed"
+    """`obeyed`, or `no effect`: it is stored and shown, and changes nothing."""
+    note: str = ""
+    """Why it has no effect, or what is different from Kafka."""
 
 
 class Compaction(msgspec.Struct, frozen=True):

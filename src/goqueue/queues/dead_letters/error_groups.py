@@ -1,14 +1,11 @@
-"""Dead letters grouped by why they died: one line a reason and last error.
-
-Errors that differ in nothing but numbers and ids are the same: `no customer 17` and
-`no customer 18` are both `no customer #`.
-"""
+"""Dead letters grouped by why they died: one line a reason and last error."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from goqueue.queues.dead_letters.error_patterns import error_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,18 +16,6 @@ MAX_ERROR_GROUPS: Final = 200
 """Groups of one answer; letters with an error beyond them are counted as others."""
 _MAX_CONSUMERS: Final = 20
 """Consumer groups that one group of letters names."""
-_VARIABLE: Final = re.compile(
-    r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"
-    r"|\b0x[0-9a-f]+"
-    r"|\b(?=[a-f]*[0-9])[0-9a-f]{8,}\b"
-    r"|[0-9]+",
-    re.ASCII | re.IGNORECASE,
-)
-
-
-def error_pattern(error: str) -> str:
-    """An error without its numbers and ids. The pattern of a pattern is itself."""
-    return _VARIABLE.sub("#", error)
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ from goqueue.model.errors import (
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.partition import Isolation
-from goqueue.queues.dead_letters.error_groups import error_pattern
+from goqueue.queues.dead_letters.error_patterns import error_pattern
 from goqueue.queues.dead_letters.letter_gaps import LetterGaps
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.group import REDRIVE_GROUP

@@ -57,14 +57,14 @@ class ErrorsAnswer(msgspec.Struct):
     next: Annotated[str | None, doc("The `cursor` of the next request; null at the end.")]
 
 
-class DeleteBody(msgspec.Struct, forbid_unknown_fields=True):
+class DeleteLettersBody(msgspec.Struct, forbid_unknown_fields=True):
     """Which letters are deleted."""
 
     filter: Annotated[FilterBody | None, doc("At least one field, or `all` is true.")] = None
     all: Annotated[bool, doc("Delete every letter when there is no filter.")] = False
 
 
-class Deleted(msgspec.Struct):
+class DeletedLetters(msgspec.Struct):
     """What was deleted."""
 
     topic: str
@@ -106,7 +106,7 @@ class LetterSelectionRoutes(BrokerRoutes):
         tag=_TAG,
         place=PLACE,
     )
-    async def delete_letters(self, path: TopicPath, body: DeleteBody) -> Deleted:
+    async def delete_letters(self, path: TopicPath, body: DeleteLettersBody) -> DeletedLetters:
         """Delete dead letters of a topic: those that a filter names.
 
         A deleted letter is neither listed nor redriven any more. The dead-letter topic keeps its
@@ -122,7 +122,7 @@ class LetterSelectionRoutes(BrokerRoutes):
                 )
             chosen = FilterBody()
         deleted = await self._broker.redrives.delete(path.topic, filter_of(chosen))
-        return Deleted(path.topic, deleted)
+        return DeletedLetters(path.topic, deleted)
 
 
 def _line(group: ErrorGroup) -> ErrorLine:

@@ -69,6 +69,11 @@ class SettingInfo(msgspec.Struct):
     source: Annotated[Literal["topic", "default"], doc("Where the value comes from.", "default")]
     description: str
     type: Annotated[str, doc("The type in Kafka.", "long")]
+    effect: Annotated[
+        Literal["obeyed", "no effect"],
+        doc("`no effect`: it is checked, stored and shown, and changes nothing.", "obeyed"),
+    ]
+    note: Annotated[str, doc("Why it has no effect, or what is different from Kafka.", "")]
 
 
 class TopicSettingsAnswer(msgspec.Struct):

@@ -189,6 +189,8 @@ class TopicRoutes(BrokerRoutes):
                     "topic" if each.name in settings.overrides else "default",
                     each.documentation,
                     each.kind,
+                    each.effect.value,
+                    each.note,
                 )
                 for each in sorted(LISTED, key=lambda each: each.name)
             ],

@@ -1,22 +1,26 @@
 // How a topic is set up, and what can be done to it as a whole.
 import { useMemo, useState } from "preact/hooks";
 import { ask, Dialog } from "../kit/dialog";
-import { Form, TextField } from "../kit/form";
+import { CheckField, Form, TextField } from "../kit/form";
 import { Badge, Button, Card, Empty, Loaded, Note } from "../kit/parts";
 import { type Column, Filter, Table, useFiltered } from "../kit/table";
 import { toast } from "../kit/toasts";
 import { api, path, wholeNumber } from "../lib/api";
-import { bytes, many, settingDuration } from "../lib/format";
+import { bytes, many, settingDuration, whole } from "../lib/format";
 import { useResource } from "../lib/resource";
-import { go } from "../lib/router";
+import { go, useQueryField } from "../lib/router";
 import type { TopicInfo } from "../lib/types";
+import { groupedSettings } from "./setting-groups";
 
-type Setting = {
+export type Setting = {
   name: string;
   value: string;
   default: string;
   source: string;
   description: string;
+  /** `no effect`: Kafka's tools set it, and it changes nothing here. */
+  effect: string;
+  note: string;
 };
 
 type Settings = { topic: string; settings: Setting[] };
@@ -40,26 +44,40 @@ export function TopicSettings({ topic, onChanged }: Props) {
     (row) => `${row.name} ${row.description}`,
     "setting",
   );
+  const [all, setAll] = useQueryField("all_settings");
+  const hidden = (settings.data?.settings ?? []).filter((row) => row.effect !== "obeyed").length;
+  const shown = all ? rows : rows.filter((row) => row.effect === "obeyed" || row.source === "topic");
   return (
     <>
       <div class="toolbar">
         <Filter label="Filter settings" name="setting" />
+        {hidden > 0 && (
+          <CheckField label={`Show ${whole(hidden)} without effect`} value={all !== ""} onChange={(isOn) => setAll(isOn ? "1" : "")} />
+        )}
       </div>
       <Loaded from={settings}>
-        {() => (
-          <Card flush>
-            <Table
-              label="Settings"
-              rows={rows}
-              columns={columns}
-              rowKey={(row) => row.name}
-              {...(topic.internal ? {} : { onRow: setEditing })}
-              first={{ column: "source", descending: true }}
-              pageSize={100}
-              empty={<Empty title="No setting has that in its name or description" />}
-            />
-          </Card>
-        )}
+        {() =>
+          shown.length ? (
+            <>
+              {groupedSettings(shown).map(({ title, settings: some }) => (
+                <Card key={title} title={title} flush>
+                  <Table
+                    label={`Settings: ${title}`}
+                    rows={some}
+                    columns={columns}
+                    rowKey={(row) => row.name}
+                    {...(topic.internal ? {} : { onRow: setEditing })}
+                    pageSize={100}
+                  />
+                </Card>
+              ))}
+            </>
+          ) : (
+            <Card>
+              <Empty title="No setting has that in its name or description" />
+            </Card>
+          )
+        }
       </Loaded>
       {!topic.internal && <Whole topic={topic} onChanged={onChanged} />}
       {editing && (
@@ -89,7 +107,10 @@ function columnsOf(onEdit: ((setting: Setting) => void) | null): Column<Setting>
         ) : (
           <span class="mono">{row.name}</span>
         )}
-        <span class="muted small">{row.description}</span>
+        <span class="muted small">
+          {row.description}
+          {row.effect !== "obeyed" && ` No effect: ${row.note}.`}
+        </span>
       </div>
     ),
   };

@@ -37,6 +37,38 @@ export function statusTone(status: string): Tone {
   return status === "retrying" ? "warn" : status === "in_progress" ? "accent" : "neutral";
 }
 
+/** What went wrong first, then what may be about to. */
+const RANKS: Record<string, number> = { failed: 0, expired: 0, retrying: 1 };
+
+function worstFirst(traces: readonly TraceSummary[]): TraceSummary[] {
+  const rank = (each: TraceSummary) => RANKS[each.status] ?? 2;
+  return [...traces].sort((one, other) => rank(one) - rank(other) || other.duration_ms - one.duration_ms || other.start - one.start);
+}
+
+/** How long a trace is beside the longest of the list. */
+function DurationBar({ ms, most, tone }: { ms: number; most: number; tone: Tone }) {
+  const width = most > 0 ? Math.max((ms / most) * 100, 1) : 1;
+  return (
+    <svg class="duration-bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
+      <rect class="track" width="100" height="8" />
+      <rect class={tone} width={width} height="8" />
+    </svg>
+  );
+}
+
+function columnsOf(traces: readonly TraceSummary[]): Column<TraceSummary>[] {
+  const most = Math.max(0, ...traces.map((each) => each.duration_ms));
+  const bar: Column<TraceSummary> = {
+    id: "bar",
+    title: "",
+    head: <span class="unseen">Duration as a bar</span>,
+    minor: true,
+    cell: (row) => <DurationBar ms={row.duration_ms} most={most} tone={statusTone(row.status)} />,
+  };
+  const at = COLUMNS.findIndex((column) => column.id === "took") + 1;
+  return [...COLUMNS.slice(0, at), bar, ...COLUMNS.slice(at)];
+}
+
 const COLUMNS: Column<TraceSummary>[] = [
   {
     id: "trace",
@@ -52,28 +84,41 @@ const COLUMNS: Column<TraceSummary>[] = [
   },
   { id: "status", title: "Status", sort: (row) => row.status, cell: (row) => <Status tone={statusTone(row.status)}>{row.status.replaceAll("_", " ")}</Status> },
   { id: "start", title: "Began", minor: true, sort: (row) => row.start, cell: (row) => <Time ms={row.start} /> },
-  { id: "took", title: "Took", number: true, minor: true, sort: (row) => row.duration_ms, cell: (row) => milliseconds(row.duration_ms) },
+  { id: "took", title: "Duration", number: true, minor: true, sort: (row) => row.duration_ms, cell: (row) => milliseconds(row.duration_ms) },
   { id: "events", title: "Events", number: true, minor: true, sort: (row) => row.spans, cell: (row) => whole(row.spans) },
 ];
 
 const FIELDS = ["topic", "group", "status", "since", "slower"] as const;
 
+type Answer = { traces: TraceSummary[]; complete: boolean };
+
+const SHOWN = 200;
+
+/** The newest that match; without a status, failed ones that are older as well. */
+async function searched(wanted: Record<string, string>, signal: AbortSignal): Promise<Answer> {
+  const ask = (status: string) =>
+    api.get<Answer>("/traces/search", {
+      signal,
+      query: {
+        topic: wanted["topic"],
+        consumer_group: wanted["group"],
+        status,
+        start: wanted["since"] ? Date.now() - Number(wanted["since"]) : null,
+        min_duration: wanted["slower"],
+        limit: SHOWN,
+      },
+    });
+  const status = wanted["status"] ?? "";
+  const found = await Promise.all(status ? [ask(status)] : [ask(""), ask("failed"), ask("expired")]);
+  const traces = new Map(found.flatMap((each) => each.traces).map((each) => [each.trace_id, each]));
+  return { traces: worstFirst([...traces.values()]), complete: found.every((each) => each.complete) };
+}
+
 export function TracesPage() {
   const { query } = usePlace();
   const wanted = Object.fromEntries(FIELDS.map((name) => [name, query.get(name) ?? ""]));
   const found = useResource(
-    (signal) =>
-      api.get<{ traces: TraceSummary[]; complete: boolean }>("/traces/search", {
-        signal,
-        query: {
-          topic: wanted["topic"],
-          consumer_group: wanted["group"],
-          status: wanted["status"],
-          start: wanted["since"] ? Date.now() - Number(wanted["since"]) : null,
-          min_duration: wanted["slower"],
-          limit: 200,
-        },
-      }),
+    (signal) => searched(wanted, signal),
     FIELDS.map((name) => wanted[name]),
     { everyMs: 5000 },
   );
@@ -90,6 +135,7 @@ export function TracesPage() {
         }
       />
       <Search wanted={wanted} />
+      <Chips wanted={wanted} />
       {stats.data && stats.data.damaged_lines > 0 && (
         <Note tone="warn">
           <p>{whole(stats.data.damaged_lines)} lines of trace files could not be read and were passed over; the log names the files.</p>
@@ -107,7 +153,7 @@ export function TracesPage() {
               <Table
                 label="Traces"
                 rows={traces}
-                columns={COLUMNS}
+                columns={columnsOf(traces)}
                 rowKey={(row) => row.trace_id}
                 rowTo={(row) => path("traces", row.trace_id)}
                 empty={<Empty title="No matching traces" />}
@@ -117,6 +163,34 @@ export function TracesPage() {
         )}
       </Loaded>
     </>
+  );
+}
+
+const CHIPS: { label: string; fields: { status: string; slower: string } }[] = [
+  { label: "All, failed first", fields: { status: "", slower: "" } },
+  { label: "Failed", fields: { status: "failed", slower: "" } },
+  { label: "Expired", fields: { status: "expired", slower: "" } },
+  { label: "Retrying", fields: { status: "retrying", slower: "" } },
+  { label: "In progress", fields: { status: "in_progress", slower: "" } },
+  { label: "Slower than 1 s", fields: { status: "", slower: "1000" } },
+  { label: "Slower than 10 s", fields: { status: "", slower: "10000" } },
+];
+
+function Chips({ wanted }: { wanted: Record<string, string> }) {
+  return (
+    <div class="chips" role="group" aria-label="Quick filters">
+      {CHIPS.map(({ label, fields }) => (
+        <button
+          key={label}
+          type="button"
+          class="chip-button"
+          aria-pressed={wanted["status"] === fields.status && wanted["slower"] === fields.slower}
+          onClick={() => setQueryFields(fields)}
+        >
+          {label}
+        </button>
+      ))}
+    </div>
   );
 }
 
