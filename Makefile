@@ -38,6 +38,10 @@ test-again: $(STAMP) ## those that failed last, one after the other; names and c
 test-slow: $(STAMP) ## the long tests alone
 	$(BIN)/python -m pytest -m slow --timeout 1800
 
+.PHONY: test-thorough
+test-thorough: $(STAMP) ## every test but the slow ones, with all their cases and examples
+	GOQUEUE_TEST_THOROUGH=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile
+
 .PHONY: test-cluster
 test-cluster: $(STAMP) ## the tests of every protocol with three nodes in place of a server
 	GOQUEUE_TEST_CLUSTER=3 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/protocol

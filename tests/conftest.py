@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, settings
 
+from support.effort import examples
 from support.flaky import pytest_terminal_summary
 from support.scheduling import pytest_xdist_auto_num_workers, pytest_xdist_make_scheduler
 from support.stuck import pytest_configure
@@ -23,7 +24,11 @@ __all__ = [
 # Property tests have no deadline, and data may take as long as it takes to make: a busy machine is
 # no reason to fail.
 settings.register_profile(
-    "unhurried", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "unhurried",
+    settings.default,
+    deadline=None,
+    max_examples=examples(100),
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("unhurried")
 

@@ -14,6 +14,7 @@ from goqueue.spark.lake import merging
 from goqueue.spark.lake.merging import MERGED_FILES, merged, order_of, plan_groups, rows_of
 from goqueue.spark.lake.partitions import folder_of, value_text, values_of
 from goqueue.spark.lake.stores import LiveFile
+from support.effort import examples
 
 FIELDS = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("source", pa.int32())])
 ORDER = ["partition", "offset"]
@@ -41,7 +42,7 @@ def rows_in(batches):
     return [tuple(row.values()) for each in batches for row in each.to_pylist()]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(sources())
 def test_sources_in_order_become_one_in_order(made):
     found = rows_in(merged([iter(each) for each in made], ORDER))

@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.records import BatchInfo, decode_rows, walk
+from support.effort import sampled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,8 +57,8 @@ def without_snapshots(folder: Path, topic: str) -> None:
 
 
 def damaged_copies(folder: Path, topic: str, into: Path) -> Iterator[tuple[Path, StoredBatch]]:
-    """For each batch of a topic, a copy of the folder in which that batch alone is damaged."""
-    for number, batch in enumerate(stored_batches(folder, topic)):
+    """For each batch that is tried, a copy of the folder in which it alone is damaged."""
+    for number, batch in enumerate(sampled(stored_batches(folder, topic), 12)):
         copy = into / str(number)
         shutil.copytree(folder, copy)
         moved = batch._replace(path=copy / batch.path.relative_to(folder))

@@ -22,6 +22,7 @@ from goqueue.model.errors import (
     CorruptCredentialError,
     UnacceptableCredentialError,
 )
+from support.effort import examples
 
 PASSWORD = "correct horse"
 ALICE = new_user("alice", PASSWORD, lambda: b"salt")
@@ -91,7 +92,7 @@ def test_decoys_look_like_keys_and_stay_the_same_for_a_name():
             assert decoy.salt != like.salt
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.text(max_size=400))
 def test_a_name_is_1_to_255_bytes_of_utf_8_without_zeros(name):
     try:

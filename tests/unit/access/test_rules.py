@@ -15,6 +15,7 @@ from goqueue.access.rights import (
 )
 from goqueue.access.rules import Effect, Rule, RuleIndex, check_rule
 from goqueue.model.errors import InvalidRuleError
+from support.effort import examples
 
 NAMES = st.sampled_from(["*", "a", "ab", "abc", "b", "orders", "orders.eu", "ord"])
 PRINCIPALS = st.sampled_from(["User:alice", "User:bob", "User:*", "role:producer"])
@@ -64,7 +65,7 @@ def twin(rules: list[Rule], labels: set[str], right: Right, name: str, host: str
     return None
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(
     st.lists(RULES, max_size=12),
     st.sets(PRINCIPALS),
@@ -78,7 +79,7 @@ def test_the_index_decides_as_a_walk_over_all_rules(rules, labels, right, name, 
     )
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.lists(RULES, max_size=8), st.sets(PRINCIPALS), RESOURCES, REQUESTED)
 def test_any_resource_is_allowed_if_some_name_is(rules, labels, resource, operation) -> None:
     """Names that rules mention, and one beyond each prefix, stand for all names there are."""

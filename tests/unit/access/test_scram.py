@@ -9,6 +9,7 @@ from goqueue.access.credentials import Decoys
 from goqueue.access.keys import SCRAM_HASHES, Mechanism, keys_from_password
 from goqueue.access.scram import ScramLogin, ScramState
 from goqueue.model.errors import AuthenticationFailedError
+from support.effort import examples
 from unit.access.scram_client import ScramClient
 
 SALT = b"a salt of some bytes"
@@ -69,7 +70,7 @@ def test_the_exchange_of_rfc_7677_goes_byte_for_byte():
     assert login.user == "user"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(mechanisms, people, nonces.filter(len), nonces)
 def test_whoever_knows_the_password_gets_in_and_can_trust_the_server(mechanism, who, mine, ours):
     user, password = who
@@ -80,7 +81,7 @@ def test_whoever_knows_the_password_gets_in_and_can_trust_the_server(mechanism, 
     assert (login.state, login.user) == (ScramState.PROVEN, user)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(mechanisms, people, st.text(max_size=20))
 def test_no_other_password_gets_in(mechanism, who, guess):
     user, password = who
@@ -93,7 +94,7 @@ def test_no_other_password_gets_in(mechanism, who, guess):
     assert login.state is ScramState.FAILED
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.integers(0, len(RFC_FINAL) - 1), st.integers(1, 255))
 @example(len(RFC_FINAL) - 2, 2)  # bits of the last character that Base64 does not use
 def test_a_final_message_with_one_byte_changed_never_gets_in(place, flip):
@@ -105,7 +106,7 @@ def test_a_final_message_with_one_byte_changed_never_gets_in(place, flip):
         login.step(bytes(changed))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(
     st.binary(max_size=200)
     | st.text(max_size=100).map(lambda text: text.encode("utf-8", "replace"))

@@ -24,6 +24,7 @@ from goqueue.publishing.requests import Acks, PublishRequest
 from goqueue.reading.fetch import _MAX_HELD_REGIONS, FetchRequest, PartitionRead
 from goqueue.records import Record, encode, walk
 from support.brokers import publish, read_all, running_broker
+from support.effort import examples
 from support.logs import disk_log
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _naive(batches, limits, max_bytes):
     return brought
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     batches=st.lists(st.lists(st.integers(1, 400), max_size=4), min_size=3, max_size=3),
     limits=st.lists(st.integers(0, 1200), min_size=3, max_size=3),

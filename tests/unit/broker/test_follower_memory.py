@@ -133,9 +133,9 @@ def measure_delays() -> None:
     "measure",
     [
         measure_groups,
-        measure_transactions,
-        measure_held_messages,
-        measure_delays,
+        pytest.param(measure_transactions, marks=pytest.mark.slow),
+        pytest.param(measure_held_messages, marks=pytest.mark.slow),
+        pytest.param(measure_delays, marks=pytest.mark.slow),
     ],
 )
 def test_a_follower_holds_no_state_of_what_it_led_before(measure: Callable[[], None]) -> None:

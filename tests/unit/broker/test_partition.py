@@ -24,6 +24,7 @@ from goqueue.storage.disk_log import LogHost
 from goqueue.storage.open_files import SharedFiles
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, HastyDisk, HastyFile
+from support.effort import examples
 from support.logs import disk_log
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ def test_a_repeated_batch_wakes_nobody(tmp_path):
     asyncio.run(scenario())
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(st.sampled_from(["append", "append", "wait", "read", "turn"]), max_size=12),
     seed=st.integers(0, 1000),
@@ -304,7 +305,7 @@ def _states(partition: Partition):
     }
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(
         st.one_of(

@@ -18,6 +18,7 @@ from goqueue.reading.searching import Wanted
 from goqueue.records import Record, encode
 from goqueue.transactions.messages import InitRequest
 from support.brokers import publish, read_all, running_broker
+from support.effort import examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,7 +140,7 @@ def test_pages_together_hold_every_message_that_fits_once_and_in_order(
         broker = runner.run(opened.__aenter__())
         stack.callback(lambda: runner.run(opened.__aexit__(None, None, None)))
 
-        @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=examples(50), suppress_health_check=list(HealthCheck))
         @given(batches, questions, st.integers(1, 20), st.booleans(), st.sampled_from(BUDGETS))
         def check(
             wished: Batches, wanted: Wanted, limit: int, newest_first: bool, budget: int

@@ -15,6 +15,7 @@ from goqueue.protocols.kafka.errors import (
 )
 from goqueue.protocols.kafka.records.fetch_sessions import FetchSessions
 from goqueue.wire.kafka import fetch as wire
+from support.effort import examples
 
 KEYS = st.tuples(st.sampled_from([UUID(int=1), UUID(int=2)]), st.integers(0, 2))
 
@@ -105,7 +106,7 @@ class SessionMachine(RuleBasedStateMachine):
 
 
 TestSession = SessionMachine.TestCase
-TestSession.settings = settings(max_examples=200, stateful_step_count=30)
+TestSession.settings = settings(max_examples=examples(200), stateful_step_count=30)
 
 
 def test_what_has_not_changed_is_not_said_again():

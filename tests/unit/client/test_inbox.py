@@ -14,6 +14,7 @@ from goqueue.client.consuming.decoding import Chunk
 from goqueue.client.consuming.inbox import Inbox
 from goqueue.client.types import Message
 from goqueue.model.topic_partition import TopicPartition
+from support.effort import examples
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 PLACES = st.sampled_from([A, B, C])
@@ -150,7 +151,7 @@ class InboxMachine(RuleBasedStateMachine):
 
 
 TestInbox = InboxMachine.TestCase
-TestInbox.settings = settings(max_examples=200, stateful_step_count=40)
+TestInbox.settings = settings(max_examples=examples(200), stateful_step_count=40)
 
 
 def test_a_partition_is_dropped_while_another_thread_takes():

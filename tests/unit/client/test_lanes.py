@@ -16,6 +16,7 @@ from goqueue.model.limits import MAX_BATCH_BYTES
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.records import decode_rows
 from goqueue.records.compression import Compression
+from support.effort import examples
 
 PLACE = TopicPartition("t", 0)
 ME = Identity(7, 0)
@@ -406,7 +407,7 @@ class Exchange(RuleBasedStateMachine):
 
 
 TestExchange = Exchange.TestCase
-TestExchange.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestExchange.settings = settings(max_examples=examples(150), stateful_step_count=40)
 
 
 def test_a_batch_that_compression_would_make_too_large_is_not_compressed():

@@ -10,6 +10,7 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from goqueue.client.consuming.membership import Membership
+from support.effort import examples
 
 T, U = UUID(int=1), UUID(int=2)
 EVERYTHING = frozenset((topic, number) for topic in (T, U) for number in range(3))
@@ -110,7 +111,7 @@ class MembershipMachine(RuleBasedStateMachine):
 
 
 TestMembership = MembershipMachine.TestCase
-TestMembership.settings = settings(max_examples=200, stateful_step_count=30)
+TestMembership.settings = settings(max_examples=examples(200), stateful_step_count=30)
 
 
 def test_a_heartbeat_without_news_says_only_that_the_member_is_there():

@@ -36,6 +36,7 @@ from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.model.errors import MetadataCompactedError, SessionLapsedError
 from goqueue.runtime.disk import SystemDisk
 from support.clocks import ManualClock
+from support.effort import examples
 from unit.cluster.backends import EtcdBackend, newest
 
 if TYPE_CHECKING:
@@ -265,9 +266,7 @@ class EtcdAgainstDict(StoreAgainstDict):
         self.members.ask(0, "/v3/kv/compaction", asked)
 
 
-SqliteAgainstDict.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None
-)
+SqliteAgainstDict.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=40)
 TestSqliteAgainstDict = SqliteAgainstDict.TestCase
 
 

@@ -13,6 +13,7 @@ from goqueue.delays.due.due_index import STEP_MS, DueIndex
 from goqueue.delays.due.slots import SLOT_MS, SlotFiles, by_slot, slot_of
 from goqueue.delays.due.wheel import TICK_MS
 from support.disks import FaultyDisk, HastyDisk
+from support.effort import examples
 
 START_MS = 1_700_000_000_000
 DELAYS = st.one_of(
@@ -101,7 +102,7 @@ class IndexAndTwin(RuleBasedStateMachine):
             assert hint_ms <= min(self.due.values()) + TICK_MS
 
 
-IndexAndTwin.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+IndexAndTwin.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30)
 TestIndexAndTwin = IndexAndTwin.TestCase
 
 

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from goqueue.delays.due.wheel import AT_ONCE, SPAN_MS, TICK_MS, Wheel
 from goqueue.model.errors import DelayError
+from support.effort import examples
 
 START_MS = 1_700_000_000_003
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
@@ -100,7 +101,7 @@ class WheelAndTwin(RuleBasedStateMachine):
             assert hint is None
 
 
-WheelAndTwin.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+WheelAndTwin.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40)
 TestWheelAndTwin = WheelAndTwin.TestCase
 
 

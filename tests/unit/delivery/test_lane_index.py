@@ -10,6 +10,7 @@ from goqueue.model.delivery import PRIORITY_HEADER, Priority
 from goqueue.model.errors import CorruptQueueStateError, InvariantError
 from goqueue.partitions.lane_index import LaneIndex, priorities_of, priority_of
 from goqueue.records import Record
+from support.effort import examples
 
 CRITICAL, HIGH, NORMAL, LOW, BACKGROUND = (int(each) for each in Priority)
 EVERY_LANE = range(5)
@@ -156,7 +157,7 @@ class LaneIndexMachine(RuleBasedStateMachine):
 
 
 TestLaneIndexMachine = LaneIndexMachine.TestCase
-TestLaneIndexMachine.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+TestLaneIndexMachine.settings = settings(max_examples=examples(80), stateful_step_count=30)
 
 
 def test_a_topic_without_priorities_costs_nothing():

@@ -21,6 +21,7 @@ from goqueue.queues.delivery.pages import PAGE, MessageState
 from goqueue.queues.delivery.queue import PartitionQueue
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.delivery.settings import QueueSettings
+from support.effort import examples
 
 ALL = 1_000_000
 
@@ -457,7 +458,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueue = QueueMachine.TestCase
-TestQueue.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+TestQueue.settings = settings(max_examples=examples(50), stateful_step_count=40)
 
 
 def test_what_was_taken_before_it_was_settled_stays_settled_though_told_late():

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from goqueue.model.errors import InvalidGroupRequestError, InvariantError
 from goqueue.model.limits import MAX_LANE_WEIGHT
 from goqueue.queues.delivery.scheduler import Scheduler, Weights
+from support.effort import examples
 
 CRITICAL, HIGH, NORMAL, LOW, BACKGROUND = range(5)
 EVERY_LANE = range(5)
@@ -168,7 +169,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
 
 TestSchedulerMachine = SchedulerMachine.TestCase
-TestSchedulerMachine.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
+TestSchedulerMachine.settings = settings(max_examples=examples(150), stateful_step_count=25)
 
 
 # --- Shares -------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from goqueue.queues.delivery.queue import PartitionQueue
 from goqueue.queues.delivery.receipts import Receipt, refusal
 from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.queues.share.settlements import Settlement, held_by_nonces
+from support.effort import examples
 
 if TYPE_CHECKING:
     from goqueue.model.ranges import Range
@@ -91,7 +92,7 @@ def describe(error: Any) -> tuple[str, int]:
     return type(error).__name__, getattr(error, "is_done", 0)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(steps, st.lists(st.tuples(parts, st.integers(1, 2)), max_size=3), st.integers(0, 500))
 def test_nonces_count_where_receipts_do(
     happened: list[tuple[str, Range, int]], named: list[tuple[Range, int]], later_ms: int

@@ -13,6 +13,7 @@ from goqueue.model.errors import InvariantError
 from goqueue.queues.delivery.leases import NUMBERS, Lease
 from goqueue.queues.delivery.pages import PAGE, MessageState
 from goqueue.queues.delivery.window import Window
+from support.effort import examples
 
 AVAILABLE, IN_FLIGHT, WAITING, DOOMED, SETTLED = MessageState
 SPAN = 5 * PAGE
@@ -254,7 +255,7 @@ class WindowMachine(RuleBasedStateMachine):
 
 
 TestWindow = WindowMachine.TestCase
-TestWindow.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestWindow.settings = settings(max_examples=examples(60), stateful_step_count=25)
 
 
 def test_a_new_window_has_everything_available():

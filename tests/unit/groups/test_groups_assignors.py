@@ -14,6 +14,7 @@ from goqueue.groups.assignors import (
     count_moves,
 )
 from goqueue.groups.sticky import assign_sticky
+from support.effort import examples
 
 Part = tuple[str, int]
 
@@ -161,7 +162,7 @@ def test_the_order_of_members_makes_no_difference(name: str, data: st.DataObject
     assert assign(members, counts) == assign(backwards, dict(reversed(counts.items())))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(group=groups(mixed=False))
 def test_equal_readers_get_equal_shares_with_the_fewest_moves_of_all(
     group: tuple[dict[str, MemberSpec[str]], dict[str, int]],
@@ -183,7 +184,7 @@ def test_equal_readers_get_equal_shares_with_the_fewest_moves_of_all(
     assert kept(members, assignment) == max(kept(members, each) for each in even)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(group=groups(mixed=True))
 def test_mixed_readers_are_as_balanced_as_any_assignment_can_be(
     group: tuple[dict[str, MemberSpec[str]], dict[str, int]],

@@ -27,6 +27,7 @@ from goqueue.model.errors import (
     UnknownMemberError,
 )
 from goqueue.model.topic_partition import TopicPartition
+from support.effort import examples
 from unit.groups.group_driver import REBALANCE_MS, SESSION_MS, Driver, metadata
 
 if TYPE_CHECKING:
@@ -291,7 +292,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
 TestClassicGroups = pytest.mark.timeout(300)(ClassicGroupMachine.TestCase)
 TestClassicGroups.settings = settings(
-    max_examples=100,
+    max_examples=examples(100),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -22,6 +22,7 @@ from goqueue.model.errors import (
     UnknownMemberError,
     UnreleasedInstanceError,
 )
+from support.effort import examples
 from unit.groups.group_driver import REBALANCE_MS, Driver
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
 TestConsumerGroups = pytest.mark.timeout(300)(ConsumerGroupMachine.TestCase)
 TestConsumerGroups.settings = settings(
-    max_examples=100,
+    max_examples=examples(100),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -21,6 +21,7 @@ from goqueue.model.errors import (
     NonEmptyGroupError,
 )
 from goqueue.model.topic_partition import TopicPartition
+from support.effort import examples
 from unit.groups.group_driver import SESSION_MS, Driver, metadata
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -248,7 +249,7 @@ def test_abandoning_tells_everyone_who_waits_to_look_elsewhere(driver: Driver) -
     assert list(driver.coordinator.dump()) == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_a_log_loads_to_the_same_groups_in_any_order_that_compaction_leaves(
     data: st.DataObject,

@@ -19,6 +19,7 @@ from goqueue.model.errors import (
     UnknownMemberError,
 )
 from goqueue.model.topic_partition import TopicPartition
+from support.effort import examples
 from unit.groups.group_driver import REBALANCE_MS, Driver
 from unit.groups.migration_clients import ClassicClient, Partitions
 
@@ -195,7 +196,7 @@ class MigrationMachine(RuleBasedStateMachine):
 
 TestMigration = pytest.mark.timeout(300)(MigrationMachine.TestCase)
 TestMigration.settings = settings(
-    max_examples=100,
+    max_examples=examples(100),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -22,6 +22,7 @@ from goqueue.model.errors import (
     StaleMemberEpochError,
     UnknownMemberError,
 )
+from support.effort import examples
 from unit.groups.group_driver import AT_ONCE, REBALANCE_MS, TOPOLOGY, Driver, subtopology
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ class StreamsGroupMachine(RuleBasedStateMachine):
 
 TestStreamsGroups = pytest.mark.timeout(300)(StreamsGroupMachine.TestCase)
 TestStreamsGroups.settings = settings(
-    max_examples=200,
+    max_examples=examples(200),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -32,6 +32,7 @@ from goqueue.spark.pipelines.model import (
     WindowStep,
 )
 from goqueue.spark.pipelines.sql_tables import read_query
+from support.effort import examples
 
 if TYPE_CHECKING:
     from goqueue.spark.pipelines.model import Sink, Source, Step
@@ -72,7 +73,7 @@ trees = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.fixed_dictionaries({}, optional=dict.fromkeys(WORDS[:7], trees))
     | st.dictionaries(st.sampled_from(WORDS), trees)
@@ -231,7 +232,7 @@ pipelines = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(pipelines)
 def test_a_model_that_is_written_down_is_read_as_it_was(pipeline: Pipeline) -> None:
     text = yaml.safe_dump(document(pipeline), allow_unicode=True, sort_keys=False)

@@ -38,6 +38,7 @@ from goqueue.wire.kafka.produce import (
     encode_response,
     parse_request,
 )
+from support.effort import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -353,7 +354,7 @@ class RandomRun:
         return await self.world.settle(*(each.published for each in self.sent))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32))
 def test_what_is_acknowledged_is_stored_once_and_in_order(seed: int) -> None:
     async def scenario() -> None:

@@ -15,6 +15,7 @@ from goqueue.model.errors import BatchTooLargeError, MalformedRecordError
 from goqueue.model.limits import FREE_BATCH_ITEMS, MAX_BATCH_BYTES
 from goqueue.records import BinaryView, Compression, Record, peek, restamp, validate
 from goqueue.records.arrow import to_view
+from support.effort import examples
 from unit.records.record_strategies import (
     CODECS,
     NATIVE,
@@ -113,7 +114,7 @@ def replay(codec: Codec, limit_bytes: int, steps: list[tuple[Any, ...]]) -> list
     return seen
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(0, 400), st.lists(single | many(), max_size=6))
 def test_both_builders_answer_alike_and_build_the_same_bytes(
     limit_bytes: int, steps: list[tuple[Any, ...]]

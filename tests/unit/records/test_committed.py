@@ -10,6 +10,7 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.reading.fetch import Fetched, PartitionRead, visible_batches
 from goqueue.records import CONTROL, TRANSACTIONAL, Record, encode, walk
 from goqueue.records.committed import committed
+from support.effort import examples
 
 PRODUCERS = 3
 
@@ -88,7 +89,7 @@ class Twin:
             self._append(producer, 1, TRANSACTIONAL | CONTROL, "marker")
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(STEPS, st.data())
 def test_a_reader_of_committed_records_sees_all_but_what_was_aborted(steps, data):
     twin = Twin(steps)

@@ -24,6 +24,7 @@ from goqueue.records import (
     walk,
 )
 from goqueue.records.committed import committed
+from support.effort import examples
 from unit.records.record_strategies import CODECS, NATIVE, REFERENCE, compressions, record_lists
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def test_messages_are_what_is_visible_in_the_range(
         assert columns.count == len(wanted)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     fetches(),
     st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), max_size=3),

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from goqueue.model.errors import OffsetOutOfRangeError
 from goqueue.partitions.log_state import LogState
 from goqueue.records.batch import walk
+from support.effort import examples
 from unit.replication.shelves import MemoryShelf, Shelf, append, stored
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def _known(state: LogState) -> object:
 @given(steps=STEPS)
 @settings(
     deadline=None,
-    max_examples=60,
+    max_examples=examples(60),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_replicas_hold_the_same_bytes_whatever_has_happened(

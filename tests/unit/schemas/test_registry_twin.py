@@ -14,6 +14,7 @@ from goqueue.schemas import removing
 from goqueue.schemas.contexts import ContextStates
 from goqueue.schemas.model import Level, Mode, Reference, Schema, SchemaType
 from goqueue.schemas.registry import LATEST, Registry
+from support.effort import examples
 from unit.schemas.schema_texts import avro_record
 
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ def _user() -> str:
 
 
 TestRegistryAgainstTwin = RegistryAgainstTwin.TestCase
-TestRegistryAgainstTwin.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestRegistryAgainstTwin.settings = settings(max_examples=examples(60), stateful_step_count=30)
 
 
 def test_what_was_stored_in_pieces_is_what_is_dumped() -> None:

@@ -16,6 +16,7 @@ from goqueue.reading.fetch import Fetched
 from goqueue.records import Record, encode
 from goqueue.state import followed
 from goqueue.state.followed import FollowedState
+from support.effort import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -109,7 +110,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(followed, "_RETRY_S", 0.0005)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 2**32))
 def test_a_copy_that_has_caught_up_is_what_was_committed(seed: int) -> None:
     """Entries come and are committed, and this node leads for a while and changes things itself."""

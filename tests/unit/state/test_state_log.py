@@ -23,6 +23,7 @@ from goqueue.storage.snapshot_kinds import SnapshotKind
 from support.bad_bits import CHECKSUM_AT, flip
 from support.clocks import ManualClock
 from support.disks import HastyDisk
+from support.effort import examples
 
 KIND = SnapshotKind.GROUPS
 _folders = count()
@@ -72,7 +73,9 @@ CHANGES = st.lists(st.tuples(KEYS, VALUES), min_size=1, max_size=3)
 
 
 @settings(
-    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=examples(60),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
 )
 @given(steps=st.lists(st.one_of(CHANGES, st.sampled_from(["snapshot", "kill", "close"]))))
 def test_replay_brings_back_what_was_put_in(memory_path, steps):

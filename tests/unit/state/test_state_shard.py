@@ -31,6 +31,7 @@ from goqueue.storage.open_files import SharedFiles
 from goqueue.storage.snapshot_kinds import SnapshotKind
 from support.clocks import ManualClock
 from support.disks import FaultyDisk
+from support.effort import examples
 from support.logs import disk_log
 
 _folders = count()
@@ -176,7 +177,9 @@ STEPS = [
 
 
 @settings(
-    max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=examples(80),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
 )
 @given(steps=st.lists(st.sampled_from(STEPS), max_size=25))
 def test_nothing_is_answered_that_is_not_stored_and_nothing_is_applied_twice(memory_path, steps):

@@ -104,10 +104,10 @@ class Scene:
         assert stored_records(log)[-1].key == b"after"
 
 
-def test_a_process_killed_at_any_operation_loses_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_process_killed_at_any_operation_loses_and_leaves_nothing(memory_path: Path) -> None:
     step = 0
     while True:
-        scene = Scene(tmp_path / str(step), step, flushed=step % 2 == 0)
+        scene = Scene(memory_path / str(step), step, flushed=step % 2 == 0)
         if not scene.crash_in(step):
             break
         scene.disk.kill()
@@ -122,11 +122,11 @@ def test_a_process_killed_at_any_operation_loses_and_leaves_nothing(tmp_path: Pa
 )
 @pytest.mark.parametrize("flushed", [True, False], ids=["flushed", "in-the-cache"])
 def test_a_power_cut_at_any_operation_loses_nothing_that_was_on_the_disk(
-    tmp_path: Path, seed: int, flushed: bool
+    memory_path: Path, seed: int, flushed: bool
 ) -> None:
     step = 0
     while True:
-        scene = Scene(tmp_path / str(step), seed * 1000 + step, flushed=flushed)
+        scene = Scene(memory_path / str(step), seed * 1000 + step, flushed=flushed)
         if not scene.crash_in(step):
             break
         scene.disk.crash()
@@ -162,14 +162,14 @@ def swapping_steps(root: Path) -> list[int]:
     return list(range(first + 1, len(trace)))
 
 
-def test_a_second_crash_while_the_first_is_mended_loses_nothing(tmp_path: Path) -> None:
-    steps = swapping_steps(tmp_path)
+def test_a_second_crash_while_the_first_is_mended_loses_nothing(memory_path: Path) -> None:
+    steps = swapping_steps(memory_path)
     assert len(steps) > 30
-    assert sum(second_crashes(tmp_path, step) for step in steps[::10]) > 20
+    assert sum(second_crashes(memory_path, step) for step in steps[::10]) > 20
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_second_crash_at_any_operation_loses_nothing(tmp_path: Path) -> None:
-    for step in swapping_steps(tmp_path):
-        second_crashes(tmp_path, step)
+def test_a_second_crash_at_any_operation_loses_nothing(memory_path: Path) -> None:
+    for step in swapping_steps(memory_path):
+        second_crashes(memory_path, step)

@@ -22,6 +22,7 @@ from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
 from goqueue.storage.lookup import TimestampHit
 from goqueue.storage.scan import Damage
+from support.effort import examples
 from unit.storage.compaction_twin import Draft, Twin, stored_batches
 
 NOW = 1_700_000_000_000
@@ -240,7 +241,7 @@ def _hit(record: Record | None) -> TimestampHit | None:
 
 TestCompactedLog = CompactedLog.TestCase
 TestCompactedLog.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -14,6 +14,7 @@ from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
 from support.batches import batch
 from support.disks import HastyDisk
+from support.effort import sampled
 from support.oracle import Stored, readable, split
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ CONFIG = LogConfig(segment_bytes=100_000)
 EPOCHS = [4, 4, 4, 6, 6, 6]
 EPOCH_FIELD = slice(12, 16)
 CHECKED_FROM = 21
+TRIED = 90
+"""So many bits of a batch are turned over in an ordinary run."""
 HITS = pytest.mark.parametrize(
     "hit", [0, 2, 3, 5], ids=["first", "last-of-epoch", "first-of-epoch", "last"]
 )
@@ -83,14 +86,17 @@ class Flips:
         """Every bit that no checksum covers, and a bit of every other byte of a batch (or all)."""
         good = self._good[self.path]
         start = sum(len(item.data) for item in self.stored[:hit])
-        for byte in range(len(self.stored[hit].data)):
-            bits = range(8) if every_bit or byte < CHECKED_FROM else [byte % 8]
-            for bit in bits:
-                data = bytearray(good)
-                data[start + byte] ^= 1 << bit
-                self.restore()
-                self.write(data)
-                yield bytes(data[start : start + len(self.stored[hit].data)])
+        flips = [
+            (byte, bit)
+            for byte in range(len(self.stored[hit].data))
+            for bit in (range(8) if every_bit or byte < CHECKED_FROM else [byte % 8])
+        ]
+        for byte, bit in sampled(flips, TRIED):
+            data = bytearray(good)
+            data[start + byte] ^= 1 << bit
+            self.restore()
+            self.write(data)
+            yield bytes(data[start : start + len(self.stored[hit].data)])
         self.restore()
 
     def assert_isolated(self, log: Log, hit: int) -> None:

@@ -17,6 +17,7 @@ from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
 from support.clocks import ManualClock
 from support.disks import FaultyDisk
+from support.effort import examples
 from support.logs import expire
 from support.oracle import Oracle, Stored, split
 
@@ -308,7 +309,7 @@ def _epoch(item: Stored) -> int:
 
 
 LogMachine.TestCase.settings = settings(
-    max_examples=150,
+    max_examples=examples(150),
     stateful_step_count=40,
     deadline=None,
     phases=[phase for phase in Phase if phase is not Phase.explain],  # it makes a failure slow

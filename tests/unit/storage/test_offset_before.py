@@ -13,6 +13,7 @@ from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
 from goqueue.storage.segment import UNINDEXED_ENTRIES
 from support.clocks import ManualClock
+from support.effort import examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,9 @@ def filled(folder: Path, sizes: list[int]) -> Log:
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     st.lists(st.integers(0, 900), min_size=1, max_size=60),

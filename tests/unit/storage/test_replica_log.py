@@ -17,6 +17,7 @@ from goqueue.storage.snapshot import Entry, Snapshot, SnapshotFolder
 from goqueue.storage.snapshot_kinds import SnapshotKind
 from support.batches import batch
 from support.disks import FaultyDisk, HastyDisk
+from support.effort import examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -205,7 +206,7 @@ def test_a_torn_append_is_nothing_that_was_ever_promised(memory_path: Path) -> N
 )
 @settings(
     deadline=None,
-    max_examples=80,
+    max_examples=examples(80),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_whatever_is_damaged_a_replica_is_a_prefix_that_can_be_continued(

@@ -14,6 +14,7 @@ from goqueue.runtime.disk import SystemDisk
 from goqueue.tracing.events import Entry, Event
 from goqueue.tracing.files import FileLimits, FileRanges, Partition, Search, TraceFiles, where_of
 from support.disks import FaultyDisk
+from support.effort import examples
 
 DAY_MS = 24 * 3600 * 1000
 NOW_MS = 20_000 * DAY_MS
@@ -155,7 +156,7 @@ def test_a_clock_that_is_set_back_does_not_cost_the_file_that_is_written_to(tmp_
     assert files.newest(10)[0] == entry(9)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.binary(max_size=40), max_size=8), st.integers(0, 60))
 def test_what_is_no_entry_is_reported_and_passed_over(tmp_path_factory, garbage, torn):
     folder = tmp_path_factory.mktemp("traces")

@@ -8,6 +8,7 @@ from goqueue.tracing.context import derived_id, place_of, root_span
 from goqueue.tracing.events import Entry, Event, span_of
 from goqueue.tracing.search import TraceQuery, search, trace_at
 from goqueue.tracing.views import Status, assemble, trace_of
+from support.effort import examples
 
 PLACES = {
     (topic, number): place_of(topic.encode() * 16, number) for topic in "ab" for number in (0, 1)
@@ -69,7 +70,7 @@ def every_trace(found):
     return {trace_id: trace_of(each) for trace_id, each in spans.items()}
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(entries(), queries)
 def test_a_search_finds_what_a_slow_filter_finds(found, query):
     expected = {trace_id for trace_id, trace in every_trace(found).items() if query.matches(trace)}

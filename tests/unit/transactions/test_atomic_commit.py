@@ -24,6 +24,7 @@ from goqueue.transactions.encoding import Entry
 from goqueue.transactions.messages import Effects, Identity, InitRequest
 from goqueue.transactions.series import Member, TogetherRequest
 from goqueue.transactions.settings import TransactionSettings
+from support.effort import examples
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TIMEOUT_MS = 60_000
@@ -326,4 +327,4 @@ class SeriesMachine(RuleBasedStateMachine):
 
 
 TestSeriesMachine = SeriesMachine.TestCase
-TestSeriesMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestSeriesMachine.settings = settings(max_examples=examples(60), stateful_step_count=40)

@@ -39,6 +39,7 @@ from goqueue.transactions.registry import verify
 from goqueue.transactions.settings import TransactionSettings
 from goqueue.transactions.states import MOVES, TransactionState
 from goqueue.transactions.transaction import LAST_EPOCH, Transaction
+from support.effort import examples
 
 DAY_MS = 24 * 3600 * 1000
 TIMEOUT_MS = 60_000
@@ -313,7 +314,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
                 assert set(found.partitions) == life.parts
 
 
-CoordinatorMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+CoordinatorMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40)
 TestCoordinator = CoordinatorMachine.TestCase
 
 

@@ -14,6 +14,7 @@ from goqueue.partitions.markers import Marker, TransactionEnd, encode_marker, re
 from goqueue.reading.fetch import Fetched, PartitionRead, visible_batches
 from goqueue.records import TRANSACTIONAL, Record, encode
 from goqueue.records.batch import peek, stamp
+from support.effort import examples
 
 PRODUCERS = st.integers(0, 3)
 PLACE = PartitionRead(TopicPartition("t", 0), 0, 1 << 20)
@@ -142,7 +143,7 @@ class TransactionsMachine(RuleBasedStateMachine):
         ]
 
 
-TransactionsMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+TransactionsMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40)
 TestTransactions = TransactionsMachine.TestCase
 
 

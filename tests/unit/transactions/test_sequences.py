@@ -13,6 +13,7 @@ from goqueue.partitions import sequences
 from goqueue.partitions.sequences import ProducerSequences, SequencedBatch
 from goqueue.records import Record, encode
 from goqueue.records.batch import CONTROL, peek
+from support.effort import examples
 
 LARGEST = (1 << 31) - 1
 REMEMBERED = 5
@@ -134,9 +135,7 @@ class SequencesMachine(RuleBasedStateMachine):
 
 
 TestSequencesAgainstTheirTwin = SequencesMachine.TestCase
-TestSequencesAgainstTheirTwin.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None
-)
+TestSequencesAgainstTheirTwin.settings = settings(max_examples=examples(60), stateful_step_count=30)
 
 
 def test_a_marker_brings_a_newer_epoch_but_no_sequence():

@@ -19,6 +19,7 @@ from goqueue.wire.kafka.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
+from support.effort import examples
 
 PLACES = [Place(topic, None, number) for topic in ("a", "b") for number in range(2)]
 
@@ -150,7 +151,7 @@ class SessionMachine(RuleBasedStateMachine):
 
 TestSessionsAgainstFullFetches = SessionMachine.TestCase
 TestSessionsAgainstFullFetches.settings = settings(
-    max_examples=80, stateful_step_count=40, deadline=None
+    max_examples=examples(80), stateful_step_count=40
 )
 
 

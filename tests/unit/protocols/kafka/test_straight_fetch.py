@@ -24,6 +24,7 @@ from goqueue.wire.kafka.writing import writer_of
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk
+from support.effort import examples
 from unit.protocols.kafka.test_straight_produce import Stack, pieces
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def numbers_that_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @settings(
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

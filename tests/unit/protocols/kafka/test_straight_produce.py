@@ -49,6 +49,7 @@ from goqueue.wire.kafka.writing import writer_of
 from support.brokers import running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk
+from support.effort import examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -473,7 +474,7 @@ def ids_that_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @settings(
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -583,7 +584,7 @@ IDS = {name: UUID(int=number) for number, name in enumerate(TOPICS, 1)}
 NATIVE, REFERENCE = load("native"), load("reference")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 @given(requests, st.data())
 def test_a_plain_request_is_read_as_any_other_is(request: Request, data: st.DataObject) -> None:
     version = request.version
@@ -625,7 +626,7 @@ def test_a_usual_request_is_plain(version: int) -> None:
     assert [[number for number, _, _ in parts] for _, parts in found[2]] == [[0], [1]]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 @given(batches, st.none() | st.tuples(st.integers(0, 60), st.integers(0, 255)))
 def test_a_batch_that_is_admitted_at_once_would_be_admitted(
     batch: Batch, flip: tuple[int, int] | None
@@ -643,7 +644,7 @@ def test_a_batch_that_is_admitted_at_once_would_be_admitted(
         pytest.fail("a usual batch is not plain")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 @given(requests, st.data())
 @example(Request(version=9), None)
 @example(Request(version=13, client=None), None)

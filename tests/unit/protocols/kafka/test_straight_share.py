@@ -45,6 +45,7 @@ from protocol.queue_wire import (
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk
+from support.effort import examples
 from unit.protocols.kafka.test_straight_produce import Stack, pieces
 
 if TYPE_CHECKING:
@@ -346,7 +347,7 @@ def numbers_that_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @settings(
-    max_examples=80,
+    max_examples=examples(80),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
