@@ -23,6 +23,7 @@ import signal
 import sys
 import time
 import traceback
+from collections import Counter
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -79,7 +80,8 @@ class Run:
             if has_clocks:
                 node.environment |= clock_environment(folder, number)
         self.history = History(folder / "history.jsonl")
-        self.fault_count = 0
+        self.faults = Counter[str]()
+        """How often each fault was there."""
         self.logs = Logs(self.cluster, self.history) if LOGS in workloads else None
         self.workloads: list[Workload] = [self.logs] if self.logs is not None else []
         others = [each for each in workloads if each != LOGS]
@@ -107,7 +109,7 @@ class Run:
         """Faults one after the other, after which the cluster is whole and clients go on."""
         try:
             for fault in faults:
-                self.fault_count += 1
+                self.faults[fault.__name__] += 1
                 fault(self.trouble)
             self.trouble.wait_until_whole()
             self.wait_for_progress()
@@ -151,7 +153,7 @@ class Run:
     def done(self) -> dict[str, int]:
         """How much was done."""
         kinds = {kind.__name__: self.history.count(kind) for kind in (Ack, Poll)}
-        kinds["faults"] = self.fault_count
+        kinds["faults"] = self.faults.total()
         for each in self.workloads:
             kinds |= each.done()
         return {name: count for name, count in kinds.items() if count}
@@ -198,6 +200,7 @@ def main() -> int:
                     shutil.copy(node.data_dir / "etcd" / "etcd.log", folder / f"etcd-{number}.log")
             run.close()
     say(f"seed {asked.seed}: {run.done()}: {len(findings)} findings")
+    say(", ".join(f"{name} {count}" for name, count in run.faults.most_common()))
     for workload in run.workloads:
         say(f"{type(workload).__name__}: {workload.errors()}"[:2000])
     for each in findings[:50]:
@@ -240,7 +243,7 @@ def at_random(trouble: Trouble, for_s: float) -> Iterator[Sequence[Callable[[Tro
     end_s = time.monotonic() + for_s
     while time.monotonic() < end_s:
         yield draw(trouble)
-        trouble.rest(0, 2)
+        trouble.rest(0, 1)
 
 
 def suffer(run: Run, bursts: Iterable[Sequence[Callable[[Trouble], None]]]) -> None:

@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import GoQueueError
+from goqueue.partitions.partitions import BOOK_FILE
+from goqueue.partitions.replication.watermark_file import FILE as WATERMARKS
 from goqueue.records import walk
 from goqueue.runtime.disk import SystemDisk
 from goqueue.storage.checkpoints.checkpoint import load_checkpoint
+from goqueue.storage.naming import CHECKPOINT, SNAPSHOT_PREFIX
 from support.cluster_nodes import BROKER
 
 if TYPE_CHECKING:
@@ -27,6 +30,16 @@ if TYPE_CHECKING:
 
 _STOPPING_S: Final = 10.0
 """So long after there is room again, a node that was to stop for lack of it has stopped."""
+TORN: Final = (
+    "topics/[!_]*/*/*/*.log",
+    "topics/__*/*/*/*.log",
+    f"topics/*/*/*/{CHECKPOINT}",
+    f"topics/*/*/*/{SNAPSHOT_PREFIX}*",
+    "topics/*/*/*/*index",
+    WATERMARKS,
+    BOOK_FILE,
+)
+"""Sorts of files: segments, leader epochs, snapshots, indexes, watermarks, log summaries."""
 _CLOCK: Final = Path(__file__).with_name("stepped_clock.c")
 
 
@@ -54,22 +67,22 @@ def _inject(trouble: Trouble, what: str) -> None:
 
 
 def tear_files(trouble: Trouble) -> None:
-    """A node is killed, and the ends of some of its files are not what was written."""
+    """A node is killed, and the ends of some of its files are not what was written.
+
+    One of each sort: internal topics have logs and epochs as well.
+    """
     node = trouble.any()
     trouble.say(f"tear files of {node.number}")
     node.kill()
-    torn = [*node.data_dir.glob(f"topics/{trouble.topic}/*/*/*.log")]
-    torn += node.data_dir.glob(f"topics/{trouble.topic}/*/*/log.checkpoint")
-    torn += [each for each in (node.data_dir / "high-watermarks",) if each.exists()]
-    for path in trouble.luck.sample(torn, min(3, len(torn))):
-        _tear(trouble, path)
+    for sort in TORN:
+        found = sorted(each for each in node.data_dir.glob(sort) if each.stat().st_size)
+        if found:
+            _tear(trouble, trouble.luck.choice(found))
     trouble.cluster.restart(node)
 
 
 def _tear(trouble: Trouble, path: Path) -> None:
     size = path.stat().st_size
-    if not size:
-        return
     count = trouble.luck.randint(1, min(size, 200))
     how = trouble.luck.choice(["cut", "zero", "flip"])
     trouble.say(f"{how} the last {count} bytes of {path}")

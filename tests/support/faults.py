@@ -304,12 +304,12 @@ CHAOS: Final = (
     Kind(lose_folder, takes_data=True),
     Kind(lose_etcd_folder, takes_data=True),
     Kind(stop_store),
-    Kind(step_clock, 1, has_clocks),
+    Kind(step_clock, 2, has_clocks),
 )
 """What is drawn from at random."""
 
 
-MOST_AT_ONCE: Final = 3
+MOST_AT_ONCE: Final = 6
 """Faults that come one after the other without the cluster being whole in between."""
 
 
