@@ -34,6 +34,7 @@ from support.disk_faults import clock_environment, fill_disk, small_disks
 from support.faults import CHAOS, OF_COORDINATORS, ORDINARY, draw
 from support.history import Ack, Finding, History, Poll
 from support.hooked_nodes import hook_environment, write_stacks
+from support.node_hooks.mistakes import MISTAKE
 from support.trouble import Trouble
 from support.workloads.base import Workload, make_topics
 from support.workloads.delays import Delays
@@ -71,7 +72,13 @@ class Run:
     """A cluster with clients at work, from start to judgement."""
 
     def __init__(
-        self, folder: Path, seed: int, workloads: Sequence[str], *, has_clocks: bool = False
+        self,
+        folder: Path,
+        seed: int,
+        workloads: Sequence[str],
+        *,
+        has_clocks: bool = False,
+        mistake: str = "",
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.cluster = ClusterNodes(folder, *FLAGS)
@@ -79,6 +86,8 @@ class Run:
             node.environment |= hook_environment(folder, number)
             if has_clocks:
                 node.environment |= clock_environment(folder, number)
+            if mistake:
+                node.environment[MISTAKE] = mistake
         self.history = History(folder / "history.jsonl")
         self.faults = Counter[str]()
         """How often each fault was there."""
@@ -173,6 +182,7 @@ def main() -> int:
     parser.add_argument("--workloads", default=LOGS, help="their names, with commas")
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"))
     parser.add_argument("--faults", default="", help="their names; at random without any")
+    parser.add_argument("--mistake", default="", help="one that brokers make, and a judge finds")
     asked = parser.parse_args()
     folder: Path = asked.folder / str(asked.seed)
     shutil.rmtree(folder, ignore_errors=True)
@@ -182,7 +192,8 @@ def main() -> int:
     workloads = asked.workloads.split(",")
     # Where a message is due by the clock of a node, that clock has to be right.
     has_clocks = not asked.faults and "delays" not in workloads
-    run = Run(folder, asked.seed, workloads, has_clocks=has_clocks)
+    mistake = asked.mistake
+    run = Run(folder, asked.seed, workloads, has_clocks=has_clocks, mistake=mistake)
     ordinary = (*ORDINARY, *OF_COORDINATORS)
     named = {each.__name__: each for each in (*ordinary, *(kind.run for kind in CHAOS))}
     chosen = [named[each] for each in asked.faults.split(",") if each]

@@ -10,15 +10,24 @@ from pathlib import Path
 import pytest
 
 from support.etcd import need_etcd
-from support.faults import OF_COORDINATORS, ORDINARY, STORE_ANSWERED
+from support.faults import OF_COORDINATORS, ORDINARY, STORE_ANSWERED, cut_off_leader, slow_links
 from support.history import Fault, read
+from support.node_hooks.mistakes import (
+    aborted_is_readable,
+    acknowledged_before_commit,
+    acknowledgement_released,
+    due_too_early,
+    version_missed,
+)
 from support.stuck import kill_descendants
 
 TESTS = Path(__file__).parents[1]
+QUIET = (slow_links, slow_links)
+"""Faults that nobody has to take over for: some seconds of work."""
 
 
-def suffer(folder, seed, workloads, faults):
-    """Run `cluster.chaos`, which judges what its clients saw."""
+def judged(folder, seed, workloads, faults, *more):
+    """Run `cluster.chaos`, which judges what its clients saw: its exit code, and what it told."""
     need_etcd()
     # A process of its own: foreign clients leave threads and sockets behind.
     process = subprocess.Popen(
@@ -26,6 +35,7 @@ def suffer(folder, seed, workloads, faults):
             *(sys.executable, "-m", "cluster.chaos", "--seed", str(seed)),
             *("--workloads", workloads, "--folder", str(folder)),
             *("--faults", ",".join(each.__name__ for each in faults)),
+            *more,
         ],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
         cwd=TESTS,
@@ -38,7 +48,13 @@ def suffer(folder, seed, workloads, faults):
     finally:
         kill_descendants(process.pid)
         process.kill()
-    assert process.returncode == 0, told
+    return process.returncode, told
+
+
+def suffer(folder, seed, workloads, faults):
+    """Nothing may be wrong."""
+    code, told = judged(folder, seed, workloads, faults)
+    assert code == 0, told
 
 
 @pytest.mark.timeout(900)
@@ -58,3 +74,22 @@ def test_coordinators_are_killed_paused_and_cut_off_and_keep_every_promise(tmp_p
 @pytest.mark.parametrize("workload", ["transactions", "queues", "delays", "schemas"])
 def test_each_capability_keeps_its_promises_through_every_ordinary_fault(tmp_path, workload):
     suffer(tmp_path, 2, workload, (*ORDINARY, *OF_COORDINATORS))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("workload", "mistake", "faults", "kinds"),
+    [
+        ("logs", acknowledged_before_commit, (cut_off_leader,), {"lost", "inconsistent"}),
+        ("transactions", aborted_is_readable, QUIET, {"aborted read"}),
+        ("queues", acknowledgement_released, QUIET, {"redelivered"}),
+        ("delays", due_too_early, QUIET, {"early"}),
+        ("schemas", version_missed, QUIET, {"gap", "lost"}),
+    ],
+)
+def test_a_mistake_that_brokers_make_is_found(tmp_path, workload, mistake, faults, kinds):
+    code, told = judged(tmp_path, 3, workload, faults, "--mistake", mistake.__name__)
+    found = {line.partition(":")[0] for line in told.splitlines()}
+    assert code == 1, told
+    assert found & kinds, told

@@ -5,6 +5,7 @@ named by `NODE_HOOKS_FOLDER` is where a test says and reads things.
 
 - A file `armed`: the process stops (SIGSTOP) before it next sends elections of a controller to the
   metadata store, and `reached` says so. What the store answers afterwards is in `result`.
+- `NODE_HOOKS_MISTAKE` names a mistake of `support.node_hooks.mistakes` that the broker makes.
 - SIGUSR1: the stacks of all threads and tasks are appended to `stacks.txt`.
 """
 
@@ -64,3 +65,7 @@ def _tell_stacks(folder: Path) -> None:
 if FOLDER in os.environ and _BROKER in sys.orig_argv:
     _stop_before_elections(Path(os.environ[FOLDER]))
     _tell_stacks(Path(os.environ[FOLDER]))
+    if mistake := os.environ.get("NODE_HOOKS_MISTAKE"):
+        import mistakes  # found beside this module
+
+        mistakes.ALL[mistake]()
