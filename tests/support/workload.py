@@ -141,6 +141,10 @@ class KafkaPythonProducer(Producer):
 
 
 class AioKafkaProducer(Producer):
+    """It gives a batch up after a while, and never gets another one stored in that partition."""
+
+    _is_broken = False
+
     def work(self, name: str) -> None:
         asyncio.run(self._work(name))
 
@@ -149,7 +153,7 @@ class AioKafkaProducer(Producer):
             bootstrap_servers=self.workload.bootstrap,
             enable_idempotence=True,
             acks="all",
-            # It gives a batch up after this, too, and idempotence with it.
+            # It gives a batch up after this, too.
             request_timeout_ms=10 * REQUEST_TIMEOUT_MS,
             metadata_max_age_ms=5000,
             linger_ms=5,
@@ -157,8 +161,11 @@ class AioKafkaProducer(Producer):
         await producer.start()
         under_way: set[asyncio.Task[None]] = set()
         number = 0
+        self._is_broken = False
         try:
             while not self.stopping.is_set():
+                if self._is_broken:
+                    raise RuntimeError("a batch was given up: its successors are out of order")
                 partition = self.sent(name, number)
                 value = value_of(name, number).encode()
                 sent = await producer.send(self.workload.topic, value, partition=partition)
@@ -178,6 +185,7 @@ class AioKafkaProducer(Producer):
             found = await sent
         except Exception as error:  # noqa: BLE001 - whatever it says
             self.failed(name, number, error)
+            self._is_broken |= isinstance(error, aiokafka.errors.OutOfOrderSequenceNumber)
         else:
             self.told(name, number, found.partition, found.offset)
 

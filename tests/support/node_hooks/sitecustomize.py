@@ -16,6 +16,7 @@ import faulthandler
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,7 +58,9 @@ def _tell_stacks(folder: Path) -> None:
             faulthandler.dump_traceback(file)
             for task in asyncio.all_tasks():
                 print(f"\n{task!r}", file=file)
-                task.print_stack(file=file)
+                # What is raised here would be raised in whatever the broker is doing.
+                with suppress(Exception):
+                    task.print_stack(file=file)
 
     signal.signal(signal.SIGUSR1, tell)
 
