@@ -19,6 +19,7 @@ from goqueue.model.errors import (
 )
 from goqueue.partitions.replication.replicas import ReplicaSettings
 from goqueue.server.cluster.cluster_node import ClusterNode
+from goqueue.server.peers import PeerLink
 from support.disks import FaultyDisk
 from support.replicating import TOPIC, replicating, until
 from support.scenarios import scenario
@@ -111,6 +112,27 @@ async def test_a_lost_connection_costs_a_moment_and_no_record(folder: Path):
             await committed(leader, end)
         await cluster.committed(30)
         assert cluster[1].stored() == cluster[2].stored() == cluster[3].stored()
+
+
+@scenario
+async def test_a_request_that_fails_in_the_follower_ends_a_session_and_not_the_fetching(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with replicating(folder) as cluster:
+        key = await cluster.create()
+        leader = await cluster.led(key, 1)
+        fetch, failures = PeerLink.fetch, [RuntimeError("a mistake of the fetching")] * 2
+
+        def failing(*told):
+            if failures:
+                raise failures.pop()
+            fetch(*told)
+
+        monkeypatch.setattr(PeerLink, "fetch", failing)
+        placed = cluster[1].publish(b"a")
+        await committed(leader, placed.end_offset)
+        assert not failures
+        await cluster.committed(1)
 
 
 @scenario

@@ -178,7 +178,17 @@ class Fetcher:
         self._pump()
 
     def _pump(self) -> None:
-        """Send what is to be told, and see to it that one request always waits at the leader."""
+        """Send what is to be told, and see to it that one request always waits at the leader.
+
+        Whatever is raised ends the session: the next one names every replica anew.
+        """
+        try:
+            self._send_due()
+        except Exception as error:
+            logger.exception("node %d was not asked", self.leader)
+            self._break(PeerUnavailableError(f"a request to node {self.leader}: {error}"))
+
+    def _send_due(self) -> None:
         while self._link is not None and self._in_flight < _REQUESTS_AT_ONCE:
             if self._in_flight and not self._due and not self._gone:
                 return
