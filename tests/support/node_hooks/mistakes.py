@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 MISTAKE: Final = "NODE_HOOKS_MISTAKE"
 """The variable that names the mistake of a broker."""
@@ -26,59 +26,63 @@ def acknowledged_before_commit() -> None:
         reply.set_result(None)
         return reply
 
-    ReplicatedCommit.acknowledged = acknowledged  # type: ignore[method-assign]
-    ReplicatedCommit.is_committed = lambda *_: True  # type: ignore[method-assign]
+    patched: Any = ReplicatedCommit
+    patched.acknowledged, patched.is_committed = acknowledged, lambda *_: True
 
 
 def aborted_is_readable() -> None:
     """Readers of committed messages get those of aborted transactions as well."""
     from goqueue.reading import fetch  # noqa: PLC0415
 
-    fetched: Callable[..., Any] = fetch._fetched
+    patched: Any = fetch
+    fetched = patched._fetched
 
     def without_aborted(*told: Any, **named: Any) -> Any:
         return replace(fetched(*told, **named), aborted=())
 
-    fetch._fetched = without_aborted
+    patched._fetched = without_aborted
 
 
 def acknowledgement_released() -> None:
     """Some messages that were acknowledged go back to their queue."""
     from goqueue.queues.delivery import decisions  # noqa: PLC0415
 
-    decide = decisions.decide
+    patched: Any = decisions
+    decide = patched.decide
 
     def released(said: Any, *told: Any) -> Any:
         if said.verdict is decisions.Verdict.ACK and random.random() < _SOME:
             said = said._replace(verdict=decisions.Verdict.RELEASE)
         return decide(said, *told)
 
-    decisions.decide = released
+    patched.decide = released
 
 
 def due_too_early() -> None:
     """Delayed messages are handed over before they are due."""
     from goqueue.delays.due.wheel import Wheel  # noqa: PLC0415
 
-    advance = Wheel.advance
+    patched: Any = Wheel
+    advance = patched.advance
 
-    def early(wheel: Wheel, now_ms: int) -> Iterator[list[int]]:
+    def early(wheel: Wheel, now_ms: int) -> Any:
         return advance(wheel, now_ms + _EARLY_MS)
 
-    Wheel.advance = early  # type: ignore[method-assign]
+    patched.advance = early
 
 
 def version_missed() -> None:
     """No node takes in every third version of the subjects."""
     from goqueue.schemas.state import RegistryState  # noqa: PLC0415
 
-    apply_version = RegistryState._apply_version
+    patched: Any = RegistryState
+    apply_version = patched._apply_version
 
     def missed(state: RegistryState, subject: str, number: int, value: Any) -> None:
         if number % 3:
             apply_version(state, subject, number, value)
 
-    RegistryState._apply_version = missed  # type: ignore[method-assign]
+    patched._apply_version = missed
 
 
 ALL: Final[dict[str, Callable[[], None]]] = {

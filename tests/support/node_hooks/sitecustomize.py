@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import importlib
 import os
 import signal
 import sys
@@ -69,6 +70,4 @@ if FOLDER in os.environ and _BROKER in sys.orig_argv:
     _stop_before_elections(Path(os.environ[FOLDER]))
     _tell_stacks(Path(os.environ[FOLDER]))
     if mistake := os.environ.get("NODE_HOOKS_MISTAKE"):
-        import mistakes  # found beside this module
-
-        mistakes.ALL[mistake]()
+        importlib.import_module("mistakes").ALL[mistake]()  # found beside this module
