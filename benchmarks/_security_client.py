@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import struct
 import time
@@ -17,6 +18,9 @@ from confluent_kafka.admin import (
     AdminClient,
     ResourcePatternType,
     ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
 )
 from confluent_kafka.cimpl import NewTopic
 
@@ -106,8 +110,9 @@ def latencies(address: str, user: str | None, topic: str, seconds: float) -> dic
     return {"left": 0, "count": len(taken), **percentiles(taken, (50, 99))}
 
 
-def log_in(address: str, user: str, seconds: float, per_minute: int) -> dict[str, Any]:
-    """Connect and log in with PLAIN, for which the broker derives keys, at a steady pace."""
+def log_in(address: str, users: list[str], seconds: float, per_minute: int) -> dict[str, Any]:
+    """Connect and log in with PLAIN, one user after the other, at a steady pace."""
+    turn = itertools.cycle(users)
 
     def one(_: int) -> tuple[int, int]:
         done = refused = 0
@@ -115,7 +120,7 @@ def log_in(address: str, user: str, seconds: float, per_minute: int) -> dict[str
             behind_s = began + done * _THREADS * 60 / per_minute - time.perf_counter()
             if behind_s > 0:
                 time.sleep(behind_s)
-            refused += not _login(address, user)
+            refused += not _login(address, next(turn))
             done += 1
         return done, refused
 
@@ -143,6 +148,16 @@ def _ask(sock: socket.socket, key: int, version: int, body: bytes) -> bytes:
     return sock.recv(size, socket.MSG_WAITALL)
 
 
+def add_user(address: str, user: str) -> None:
+    """A user more, after which the broker checks every password anew."""
+    name = f"extra-{time.monotonic_ns()}"
+    alteration = UserScramCredentialUpsertion(
+        name, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"a password"
+    )
+    admin = AdminClient(_settings(address, user))
+    admin.alter_user_scram_credentials([alteration])[name].result(_NEVER_S)
+
+
 if __name__ == "__main__":
-    functions = (make, make_rules, produce, latencies, log_in)
+    functions = (make, make_rules, produce, latencies, log_in, add_user)
     serve_calls({each.__name__: each for each in functions})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from statistics import median
 from typing import Final
 
@@ -20,13 +21,17 @@ PRODUCED: Final = 200_000
 RULES: Final = 1000
 TURNS: Final = int(os.environ.get("GOQUEUE_BENCH_SECURITY_TURNS", "9"))
 LOGINS_PER_MINUTE: Final = 2000
+ONE_USER: Final = "logins of one user"
+MANY_USERS: Final = "first logins of many"
+USERS: Final = 240
+"""More than log in within a turn."""
 LATENCY_S: Final = 6.0
 LATENCY_TURNS: Final = 5
 
 
-def _guarded(run: Run) -> BrokerProcess:
+def _guarded(run: Run, *others: str) -> BrokerProcess:
     """A broker that asks everybody who they are. A password is the name, twice."""
-    users = "".join(f"    {name}: {name * 2}\n" for name in (ADMIN, WRITER))
+    users = "".join(f"    {name}: {name * 2}\n" for name in (ADMIN, WRITER, *others))
     config = run.scratch / "goqueue.yaml"  # a flag would show them in the list of processes
     config.write_text(f"sasl:\n  users:\n{users}", encoding="utf-8")
     config.chmod(0o600)
@@ -77,11 +82,12 @@ def produce(run: Run) -> None:
 
 @benchmark("logins", "Producers beside 2,000 logins a minute, against the same without them")
 def logins(run: Run) -> None:
-    p50: dict[str, list[float]] = {OFF: [], ON: []}
-    p99: dict[str, list[float]] = {OFF: [], ON: []}
+    crowds = {ONE_USER: [WRITER], MANY_USERS: [f"user-{number}" for number in range(USERS)]}
+    p50: defaultdict[str, list[float]] = defaultdict(list)
+    p99: defaultdict[str, list[float]] = defaultdict(list)
     rates: list[float] = []
     with (
-        _guarded(run) as broker,
+        _guarded(run, *crowds[MANY_USERS]) as broker,
         ClientProcess("_security_client") as client,
         ClientProcess("_security_client") as crowd,
     ):
@@ -89,28 +95,30 @@ def logins(run: Run) -> None:
         asked = {"address": broker.address, "user": ADMIN, "topic": TOPIC, "seconds": LATENCY_S}
         client.call("latencies", **asked | {"seconds": 1.0})
         for turn in run.progress(LATENCY_TURNS, "logins"):
-            for way in (OFF, ON) if turn % 2 else (ON, OFF):
-                if way == ON:
-                    crowd.begin(
-                        "log_in",
-                        address=broker.address,
-                        user=WRITER,
-                        seconds=LATENCY_S,
-                        per_minute=LOGINS_PER_MINUTE,
-                    )
+            ways = (OFF, ONE_USER, MANY_USERS)
+            for way in ways if turn % 2 else reversed(ways):
+                users = crowds.get(way, [])
+                if users:
+                    # Each of many users comes once a turn, after its password was forgotten.
+                    pace = {"seconds": LATENCY_S, "per_minute": LOGINS_PER_MINUTE}
+                    crowd.begin("log_in", address=broker.address, users=users, **pace)
                 found = client.call("latencies", **asked)
                 expect(found["left"] == 0, f"{found['left']} messages were left")
                 p50[way].append(found["p50"])
                 p99[way].append(found["p99"])
-                if way == ON:
+                if users:
                     done = crowd.end()
                     expect(done["refused"] == 0, f"{done['refused']} logins were refused")
                     rates.append(done["logins"] / done["seconds"] * 60)
+                    if way == MANY_USERS:
+                        client.call("add_user", address=broker.address, user=ADMIN)
     expect(median(rates) > 0.9 * LOGINS_PER_MINUTE, f"{median(rates):.0f} logins a minute")
     for rank, found_ms in (("p50", p50), ("p99", p99)):
         plain = f"{rank} of a produce without logins"
-        ratio = median(on / off for on, off in zip(found_ms[ON], found_ms[OFF], strict=True))
         run.row(plain, median(found_ms[OFF]), "ms")
-        run.row(f"{rank} of a produce beside logins", median(found_ms[ON]), "ms", ratio, plain)
+        for way in crowds:
+            pairs = zip(found_ms[way], found_ms[OFF], strict=True)
+            ratio = median(on / off for on, off in pairs)
+            run.row(f"{rank} of a produce beside {way}", median(found_ms[way]), "ms", ratio, plain)
     run.row("logins", median(rates), "logins/minute")
-    run.note(f"{LATENCY_TURNS} turns of {LATENCY_S:g} s, PLAIN, two derived keys a login")
+    run.note(f"{LATENCY_TURNS} turns of {LATENCY_S:g} s, PLAIN; of many users each logs in once")

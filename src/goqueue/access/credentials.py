@@ -130,12 +130,11 @@ def has_password(
 ) -> bool:
     """Whether the user exists and has this password, for PLAIN.
 
-    Every mechanism is tried, with decoys where there are no keys, so that all answers cost the
-    same.
+    A wrong password is tried against every mechanism, with decoys where there are no keys, so that
+    all refusals cost the same. The first match ends it: that tells only who knows the password.
     """
-    matches = False
     for mechanism in SCRAM_HASHES:
         own = None if user is None else user.keys.get(mechanism)
-        tried = own or decoy_of(mechanism)
-        matches |= password_matches(mechanism, tried, password)
-    return matches
+        if password_matches(mechanism, own or decoy_of(mechanism), password) and own is not None:
+            return True
+    return False

@@ -21,9 +21,9 @@ from goqueue.access.credentials import (
     check_user_name,
     decode_user,
     encode_user,
-    has_password,
     new_user,
 )
+from goqueue.access.password_checks import PasswordChecks
 from goqueue.cluster.metadata import (
     ABSENT,
     Committed,
@@ -43,7 +43,6 @@ from goqueue.model.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from concurrent.futures import Executor
 
     from goqueue.access.keys import Mechanism, ScramKeys
     from goqueue.cluster.view_keeper import ViewKeeper
@@ -75,7 +74,6 @@ class Users:
     def __init__(
         self,
         store: MetadataStore,
-        executor: Executor,
         initial: Iterable[tuple[str, str]] = (),
         keeper: ViewKeeper | None = None,
     ) -> None:
@@ -85,7 +83,7 @@ class Users:
         """
         self._store = store
         self._keeper = keeper
-        self._executor = executor
+        self._checks = PasswordChecks()
         self._initial = dict(initial)
         self._known: Mapping[str, _Known] = MappingProxyType({})
         self._decoys = Decoys(secrets.token_bytes(_SECRET_BYTES))
@@ -114,8 +112,13 @@ class Users:
 
     def _show(self, known: Mapping[str, _Known]) -> None:
         self._known = MappingProxyType(dict(known))
+        self._checks.forget()
         if self.on_change is not None:
             self.on_change()
+
+    def close(self) -> None:
+        """Let go of the thread that checks passwords."""
+        self._checks.close()
 
     # --- Who is there -----------------------------------------------------------------------------
 
@@ -142,8 +145,8 @@ class Users:
 
     async def has_password(self, name: str, password: str) -> bool:
         """Whether there is such a user with this password; in a thread, since it takes a while."""
-        check = partial(has_password, self.find(name), password, partial(self._decoy, name))
-        return await asyncio.get_running_loop().run_in_executor(self._executor, check)
+        decoy = partial(self._decoy, name)
+        return await self._checks.has_password(self.find(name), name, password, decoy)
 
     def _decoy(self, name: str, mechanism: Mechanism) -> ScramKeys:
         """As the first user's: with other iterations or a shorter salt it would give itself away.
@@ -193,7 +196,7 @@ class Users:
 
     async def _made(self, name: str, password: str) -> User:
         make = partial(new_user, name, password, partial(secrets.token_bytes, SALT_BYTES))
-        return await asyncio.get_running_loop().run_in_executor(self._executor, make)
+        return await self._checks.run(make)
 
     async def _make_initial(self, name: str, password: str) -> None:
         known = self._known.get(name)

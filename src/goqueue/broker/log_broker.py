@@ -60,7 +60,7 @@ TOPICS_FOLDER: Final = "topics"
 TRACES_FOLDER: Final = "traces"
 DISK_THREADS: Final = 8
 """In each of two pools: one for syncs, which publishers wait for, and one for cold reads, searches
-by time, compaction and logins, behind which a sync must not have to queue."""
+by time, compaction and tokens, behind which a sync must not have to queue."""
 
 
 class LogBroker:
@@ -159,7 +159,7 @@ class LogBroker:
 
     def _build_access(self) -> None:
         settings, store = self.settings.access, self.store
-        self.users = Users(store, self.executor, self.settings.initial_users, self.keeper)
+        self.users = Users(store, self.settings.initial_users, self.keeper)
         self.access = AccessDirectory(
             store,
             self.users,
@@ -236,6 +236,7 @@ class LogBroker:
         await self.topic_changes.stop()
         await self.partitions.close()
         await self.tracer.stop()
+        self.users.close()
         self.executor.shutdown()
         self._syncs.shutdown()
         self.opener.close()

@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+_LOW_PRIORITY: Final = 10
+"""How far a thread of low priority stands back, as `nice` counts."""
 _PROC: Final = Path("/proc/self")
 _STARTED: Final = 19
 _THREADS: Final = 17
@@ -92,3 +94,9 @@ def _age_s(fields: list[str]) -> float | None:
         return None
     started_s = int(fields[_STARTED]) / os.sysconf("SC_CLK_TCK")
     return max(time.clock_gettime(time.CLOCK_BOOTTIME) - started_s, 0.0)
+
+
+def lower_thread_priority() -> None:
+    """Let other threads and processes go before the calling thread, where the system can."""
+    if sys.platform == "linux":  # elsewhere it would be that of the whole process
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOW_PRIORITY)

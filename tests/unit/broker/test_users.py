@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from goqueue.access import users as users_module
+from goqueue.access import password_checks, users as users_module
 from goqueue.access.keys import Mechanism, keys_from_password
 from goqueue.access.logins import begin_login
 from goqueue.access.principals import Principal
@@ -160,5 +160,43 @@ def test_a_broker_without_users_writes_nothing_for_them(tmp_path):
             assert (await store.range("login/")).entries == ()
         finally:
             await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_right_password_is_derived_once_until_a_user_changes(tmp_path, monkeypatch):
+    derived = []
+    derive = password_checks.has_password
+    monkeypatch.setattr(
+        password_checks, "has_password", lambda *given: derived.append(1) or derive(*given)
+    )
+
+    async def scenario():
+        async with running_broker(tmp_path) as broker:
+            users = broker.users
+            await users.set_password("alice", "one")
+            for _ in range(3):
+                assert await users.has_password("alice", "one")
+            assert len(derived) == 1
+            for _ in range(3):
+                assert not await users.has_password("alice", "two")
+            assert len(derived) == 4
+            await users.set_password("alice", "two")
+            assert not await users.has_password("alice", "one")
+            assert await users.has_password("alice", "two")
+            await users.alter("alice", {SCRAM: None, OTHER: None})
+            assert not await users.has_password("alice", "two")
+
+    asyncio.run(scenario())
+
+
+def test_a_password_counts_whichever_mechanism_it_was_set_for(tmp_path):
+    async def scenario():
+        async with running_broker(tmp_path) as broker:
+            other = keys_from_password(OTHER, "another", b"salt")
+            await broker.users.alter("alice", {SCRAM: KEYS, OTHER: other})
+            assert await broker.users.has_password("alice", "secret")
+            assert await broker.users.has_password("alice", "another")
+            assert not await broker.users.has_password("alice", "neither")
 
     asyncio.run(scenario())
