@@ -5,7 +5,8 @@ import logging
 
 import pytest
 
-from goqueue.access import password_checks, users as users_module
+from goqueue.access import users as users_module
+from goqueue.access.credentials import has_password
 from goqueue.access.keys import Mechanism, keys_from_password
 from goqueue.access.logins import begin_login
 from goqueue.access.principals import Principal
@@ -166,10 +167,12 @@ def test_a_broker_without_users_writes_nothing_for_them(tmp_path):
 
 def test_a_right_password_is_derived_once_until_a_user_changes(tmp_path, monkeypatch):
     derived = []
-    derive = password_checks.has_password
-    monkeypatch.setattr(
-        password_checks, "has_password", lambda *given: derived.append(1) or derive(*given)
-    )
+
+    def derive(*given):
+        derived.append(given)
+        return has_password(*given)
+
+    monkeypatch.setattr("goqueue.access.password_checks.has_password", derive)
 
     async def scenario():
         async with running_broker(tmp_path) as broker:
