@@ -13,7 +13,8 @@ import pytest
 
 from protocol.secure_clients import CLIENTS, Access
 from support.certificates import Authority
-from support.server import ServerProcess
+from support.server import ServerProcess, make_server
+from support.waiting import eventually
 
 LISTENERS = ("kafka", "http", "grpc")
 
@@ -55,7 +56,7 @@ def test_a_renewed_certificate_is_used_and_a_broken_one_is_not(tmp_path, by_sign
     cert_file, key_file = authority.issue("old", file="server")
     flags = ("--tls-enabled", "--tls-cert-file", str(cert_file), "--tls-key-file", str(key_file))
     interval = "1d" if by_signal else "1s"
-    server = ServerProcess(tmp_path / "data", *flags, "--tls-reload-interval", interval)
+    server = make_server(tmp_path / "data", *flags, "--tls-reload-interval", interval)
     server.start()
     ports = [getattr(server, f"{name}_port") for name in LISTENERS]
 
@@ -78,8 +79,8 @@ def test_a_renewed_certificate_is_used_and_a_broken_one_is_not(tmp_path, by_sign
         changed()
         server.wait_for_line("stays in use")
         assert [shown(authority, port) for port in ports] == ["new"] * 3
-        assert "goqueue_tls_certificate_stale{" in get(authority, server, "/metrics")
-        assert is_told(authority, server)
+        eventually(lambda: "goqueue_tls_certificate_stale{" in get(authority, server, "/metrics"))
+        eventually(lambda: is_told(authority, server))
 
         authority.issue("newest", file="server")
         changed()

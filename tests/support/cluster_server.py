@@ -18,6 +18,7 @@ from http import HTTPStatus
 from itertools import cycle
 from typing import TYPE_CHECKING, Final
 
+from goqueue.server.errors import StartError
 from goqueue.server.supervision.local_cluster import LocalCluster, LocalNode, Ports, end_nodes
 from support.server import START_S, STOP_S, ServerProcess, are_siblings, free_ports
 from support.waiting import eventually
@@ -103,6 +104,16 @@ class ClusterServer(ServerProcess):
         """The brokers."""
         return [each.processes["broker"] for each in self.nodes]
 
+    @property
+    def log(self) -> list[str]:
+        """What all nodes have written, one after the other."""
+        texts = [node.log_file.read_text(errors="replace") for node in self.nodes]
+        return [line for text in texts for line in text.splitlines()]
+
+    @log.setter
+    def log(self, _: list[str]) -> None:
+        """One server collects its lines, which nodes write to files."""
+
     # --- Life ------------------------------------------------------------------------------------
 
     def launch(self) -> None:
@@ -116,6 +127,9 @@ class ClusterServer(ServerProcess):
         try:
             self.cluster.wait(lambda _: None, timeout_s)
             eventually(self._is_whole, "internal topics have leaders", timeout_s)
+        except StartError as error:
+            self.kill()
+            raise AssertionError(str(error)) from error
         except BaseException:
             self.kill()
             raise
@@ -161,9 +175,7 @@ class ClusterServer(ServerProcess):
         """The first line of a log with these words, once it is there."""
 
         def found() -> str | None:
-            texts = [node.log_file.read_text(errors="replace") for node in self.nodes]
-            lines = [line for text in texts for line in text.splitlines()]
-            return next((line for line in lines if part in line), None)
+            return next((line for line in self.log if part in line), None)
 
         line: str = eventually(found, part, timeout_s)
         return line

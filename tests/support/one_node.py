@@ -32,6 +32,18 @@ ONE_NODE: Final = {
 }
 """By the file under tests/protocol and the function of the test."""
 
+OWN_NODE: Final = {
+    "access/conftest.py": (
+        "it calls the broker inside the process; tests/cluster/test_access.py has three nodes"
+    ),
+    "access/test_tenant_quotas.py": "it calls the broker inside the process to set quotas",
+    "backup/conftest.py": (
+        "each test has two brokers of its own; tests/cluster/test_cluster_backup.py has clusters"
+    ),
+    "cli/test_init_secure.py": "it runs the configuration that `goqueue init` makes for one node",
+}
+"""Files under tests/protocol that start one node also where the others have three."""
+
 
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
     """Leave them out where the nodes are three."""

@@ -27,7 +27,11 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 
 def held_bytes(server: ServerProcess) -> int:
-    for line in Path(f"/proc/{server.pid}/status").read_text().splitlines():
+    return sum(map(held_by, server.broker_pids))
+
+
+def held_by(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
     pytest.skip("the system does not tell what a process holds")

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from support.oidc_server import PERSON, oidc_process
-from support.server import ServerProcess
+from support.server import make_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 ROOT_KEY = "root-key-of-the-test"
 ROOT = {"X-API-Key": ROOT_KEY}
 CLIENT = "goqueue-console"
+
+
+class Server(NamedTuple):
+    """The node that a browser is sent to each time: sessions are those of one node."""
+
+    http_port: int
 
 
 class Answer(NamedTuple):
@@ -37,7 +43,7 @@ class Answer(NamedTuple):
         )
 
 
-def ask(server: ServerProcess, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+def ask(server: Server, method: str, path: str, body: Any = None, **headers: str) -> Answer:
     connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60)
     data = None if body is None else json.dumps(body)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -56,8 +62,8 @@ def issuer() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, issuer: str) -> Iterator[ServerProcess]:
-    made = ServerProcess(
+def server(tmp_path_factory: pytest.TempPathFactory, issuer: str) -> Iterator[Server]:
+    made = make_server(
         tmp_path_factory.mktemp("sessions") / "data",
         environment={
             "GOQUEUE_AUTH_ENABLED": "true",
@@ -70,25 +76,25 @@ def server(tmp_path_factory: pytest.TempPathFactory, issuer: str) -> Iterator[Se
         },
     )
     made.start()
-    yield made
+    yield Server(made.http_port)
     made.close()
 
 
-def add_user(server: ServerProcess, name: str, *roles: str) -> dict[str, str]:
+def add_user(server: Server, name: str, *roles: str) -> dict[str, str]:
     login = {"user": name, "password": f"password-of-{name}"}
     body = {"password": login["password"], "roles": list(roles)}
     assert ask(server, "PUT", f"/admin/users/{name}", body, **ROOT).status == 200
     return login
 
 
-def sign_in(server: ServerProcess, body: dict[str, str]) -> tuple[str, str]:
+def sign_in(server: Server, body: dict[str, str]) -> tuple[str, str]:
     """The cookie and the token for changes."""
     answer = ask(server, "POST", "/session", body)
     assert answer.status == 200, answer
     return answer.cookie(), answer.json["csrf_token"]
 
 
-def test_a_cookie_stands_for_the_login_until_the_sign_out(server: ServerProcess) -> None:
+def test_a_cookie_stands_for_the_login_until_the_sign_out(server: Server) -> None:
     login = add_user(server, "alice", "admin")
     assert ask(server, "GET", "/session").json["principal"] is None
     answer = ask(server, "POST", "/session", login)
@@ -108,7 +114,7 @@ def test_a_cookie_stands_for_the_login_until_the_sign_out(server: ServerProcess)
     assert ask(server, "GET", "/topics", Cookie=cookie).status == 401
 
 
-def test_a_change_by_cookie_needs_the_token_of_its_session(server: ServerProcess) -> None:
+def test_a_change_by_cookie_needs_the_token_of_its_session(server: Server) -> None:
     cookie, token = sign_in(server, add_user(server, "bob", "admin"))
     _, other = sign_in(server, add_user(server, "berta", "admin"))
     body = {"name": "by-cookie"}
@@ -121,7 +127,7 @@ def test_a_change_by_cookie_needs_the_token_of_its_session(server: ServerProcess
     assert made.status == 201
 
 
-def test_a_session_has_the_rights_of_its_user(server: ServerProcess) -> None:
+def test_a_session_has_the_rights_of_its_user(server: Server) -> None:
     cookie, token = sign_in(server, add_user(server, "carol", "readonly"))
     seen = ask(server, "GET", "/session", Cookie=cookie).json
     assert seen["allowed"] == {"create_topics": False, "see_cluster": False, "change_access": False}
@@ -132,7 +138,7 @@ def test_a_session_has_the_rights_of_its_user(server: ServerProcess) -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "another password"])
-def test_a_session_ends_with_its_user(server: ServerProcess, how: str) -> None:
+def test_a_session_ends_with_its_user(server: Server, how: str) -> None:
     cookie, _ = sign_in(server, add_user(server, "dave", "admin"))
     assert ask(server, "GET", "/topics", Cookie=cookie).status == 200
     if how == "deleted":
@@ -144,7 +150,7 @@ def test_a_session_ends_with_its_user(server: ServerProcess, how: str) -> None:
     assert ask(server, "GET", "/topics", Cookie=cookie).status == 401
 
 
-def test_a_session_ends_with_its_key(server: ServerProcess) -> None:
+def test_a_session_ends_with_its_key(server: Server) -> None:
     body = {"name": "console", "roles": ["admin"]}
     key = ask(server, "POST", "/admin/keys", body, **ROOT).json
     cookie, _ = sign_in(server, {"key": key["key"]})
@@ -153,7 +159,7 @@ def test_a_session_ends_with_its_key(server: ServerProcess) -> None:
     assert ask(server, "GET", "/topics", Cookie=cookie).status == 401
 
 
-def test_wrong_credentials_and_forged_cookies_get_nothing(server: ServerProcess) -> None:
+def test_wrong_credentials_and_forged_cookies_get_nothing(server: Server) -> None:
     login = add_user(server, "erin", "admin")
     for wrong in (
         {**login, "password": "guess"},
@@ -171,14 +177,14 @@ def test_wrong_credentials_and_forged_cookies_get_nothing(server: ServerProcess)
         assert ask(server, "GET", "/topics", Cookie=f"{name}={forged}").status == 401
 
 
-def test_browsers_are_not_told_to_ask_for_a_password(server: ServerProcess) -> None:
+def test_browsers_are_not_told_to_ask_for_a_password(server: Server) -> None:
     assert "Basic" in dict(ask(server, "GET", "/topics").headers)["www-authenticate"]
     page = ask(server, "GET", "/topics", Sec_Fetch_Site="same-origin")
     assert page.status == 401
     assert "Basic" not in dict(page.headers)["www-authenticate"]
 
 
-def follow(server: ServerProcess, begun: Answer) -> str:
+def follow(server: Server, begun: Answer) -> str:
     """Where the provider sends the browser back to, without the host."""
     parts = urlsplit(dict(begun.headers)["location"])
     connection = http.client.HTTPConnection(parts.netloc, timeout=60)
@@ -189,7 +195,7 @@ def follow(server: ServerProcess, begun: Answer) -> str:
     return back.partition(str(server.http_port))[2]
 
 
-def test_people_sign_in_at_the_oidc_provider(server: ServerProcess) -> None:
+def test_people_sign_in_at_the_oidc_provider(server: Server) -> None:
     assert ask(server, "GET", "/session").json["methods"] == ["password", "key", "oidc"]
     begun = ask(server, "GET", "/session/oidc")
     assert begun.status == 303
@@ -209,7 +215,7 @@ def test_people_sign_in_at_the_oidc_provider(server: ServerProcess) -> None:
     assert not any("session" in name for name in again.cookies())
 
 
-def test_a_sign_in_that_another_browser_began_is_refused(server: ServerProcess) -> None:
+def test_a_sign_in_that_another_browser_began_is_refused(server: Server) -> None:
     begun, other = ask(server, "GET", "/session/oidc"), ask(server, "GET", "/session/oidc")
     for cookie in ("", other.cookie()):
         back = follow(server, begun)
