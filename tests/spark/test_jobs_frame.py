@@ -217,5 +217,6 @@ def test_without_spark_a_job_says_what_to_install():
     failed = subprocess.run(
         [sys.executable, "-c", WITHOUT_SPARK], capture_output=True, text=True, check=False
     )
-    assert failed.stderr.startswith("goqueue: jobs need Spark: pip install 'goqueue[spark]'")
+    said = "goqueue: Spark cannot run here: there is no pyspark: pip install 'goqueue[spark]'\n"
+    assert failed.stderr == said
     assert (failed.stdout, failed.returncode) == ("", 1)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
+from html.parser import HTMLParser
 from importlib import resources
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from hypothesis import given, strategies as st
 
 from goqueue.cli.api import Api
 from goqueue.cli.contexts import Target
-from goqueue.cli.spark.demo import _dead_letters
+from goqueue.cli.spark.demo_results import dead_letters
 from goqueue.records import Record
 from goqueue.spark.demo.orders import COUNTRIES, customers_csv, orders
+from goqueue.spark.demo.report import DemoFacts, Moment, page
 from goqueue.spark.pipelines.files.loading import load_file
 from goqueue.testing import Broker
 from support.topic_writer import TopicWriter
@@ -54,11 +59,85 @@ def test_all_dead_letters_are_told_however_many_there_are():
             records = [Record(at, START, None, b"%d" % at, headers) for at in range(1100)]
             writer.append("orders.dlq", 0, records)
         api = Api(Target(broker.http_url, "test"))
-        found = _dead_letters(api)
+        found = dead_letters(api)
         api.close()
     assert (found["topic"], found["total"]) == ("orders.dlq", 1100)
     (reason,) = found["reasons"]
     assert (reason["why"], reason["letters"]) == ("rule a: expected b", 1100)
+
+
+# --- The report ----------------------------------------------------------------------------------
+
+FACTS = DemoFacts(
+    orders=1000,
+    invalid=3,
+    took_s=41.0,
+    moments=[Moment(0.0, 0, 1000), Moment(3.0, 600, 400), Moment(6.0, 1000, 0)],
+    revenue=[
+        {
+            "window_start": f"2026-01-01T00:0{minute}:00Z",
+            "country": "Japan",
+            "orders": 7,
+            "revenue": 2.5,
+        }
+        for minute in range(5)
+    ],
+    letters=3,
+    reasons=[
+        {"why": "rule <amount>: expected amount > 0", "letters": 3, "for example": "<script>"}
+    ],
+    archived=997,
+    countries=[{"country": "Japan", "orders": 997, "revenue": 12.5}],
+    rows=[{"id": 1, "customer": "a & b"}],
+    pipeline="name: <orders>",
+)
+
+
+class Page(HTMLParser):
+    """What is in a page: its tags, its texts, and what it would load."""
+
+    VOID = frozenset({"meta"})
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.texts, self.loads = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.loads += [value for name, value in attributes if name in {"src", "href"}]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def test_the_report_shows_rates_lag_windows_dead_letters_and_the_table_and_loads_nothing():
+    found = Page(page(FACTS))
+    texts = " ".join(found.texts)
+    for title in (
+        *("Rows a second, all queries", "Lag, all queries", "Revenue by the minute"),
+        *("Dead letters by rule", "Revenue by country", "<script>", "a & b"),
+    ):
+        assert title in texts, title
+    assert found.tags.count("svg") == 4
+    assert found.tags.count("polyline") == 2
+    assert found.loads == []
+    assert "script" not in found.tags
+
+
+def test_a_run_too_short_to_be_seen_has_a_report_all_the_same():
+    some = replace(FACTS, moments=[], revenue=[], reasons=[], countries=[], rows=[])
+    assert Page(page(some)).tags.count("svg") == 4
 
 
 @pytest.mark.slow
@@ -79,6 +158,9 @@ def test_every_order_is_summed_up_and_archived_or_kept_with_its_reason(tmp_path)
     assert sum(row["revenue"] for row in found["revenue"]) == pytest.approx(total, abs=2)
     assert found["dead_letters"]["total"] == 3000 - good
     assert len(found["dead_letters"]["reasons"]) == 3
+    report = Page(Path(unquote(urlsplit(found["report"]).path)).read_text())
+    assert f"{good:,}" in report.texts
+    assert report.tags.count("polyline") == 2
     again = subprocess.run(command, capture_output=True, text=True, check=False)
     assert again.returncode == 1
-    assert "--force makes it anew" in again.stderr
+    assert "--force replaces it" in again.stderr

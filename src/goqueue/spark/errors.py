@@ -66,6 +66,10 @@ class TransactionLostError(SparkSourceError):
     """The broker has ended a task's transaction; its rows are not there."""
 
 
+class SparkMissingError(SparkSourceError):
+    """Spark, or something that it needs, is not on this machine."""
+
+
 class LakeError(SparkSourceError):
     """A table on disk cannot be read, written or maintained."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from goqueue.spark.pipelines.checks.checking import _MAX_PARTS
-from goqueue.spark.pipelines.checks.options import MESSAGE_COLUMNS
+from goqueue.spark.pipelines.columns import MESSAGE_COLUMNS
 from goqueue.spark.pipelines.files.loaded import checked
 from goqueue.spark.pipelines.files.yaml_file import read_yaml
 from goqueue.spark.values.ddl import ddl_problem
@@ -74,7 +74,7 @@ def test_a_table_that_is_not_there_is_named_with_the_nearest() -> None:
         ("s: {from: [nobody], python: 'a:b'}", "steps.s.from"),
         ("s: {join: {left: nobody, right: people, on: x}}", "steps.s.join.left"),
         ("s: {join: {left: orders, right: nobody, on: x}}", "steps.s.join.right"),
-        ("s: {from: nobody, rules: [{expect: x}], dead_letters: d}", "steps.s.from"),
+        ("s: {from: nobody, rules: [{expect: key}], dead_letters: d}", "steps.s.from"),
         ("s: {sql: SELECT * FROM s}", "steps.s.sql"),
         ("s: {from: s, python: 'a:b'}", "steps.s.from"),
         ("Orders: {sql: SELECT * FROM late}", "steps.Orders"),
@@ -124,7 +124,7 @@ def test_a_table_that_nothing_uses_is_a_warning() -> None:
 def test_two_queries_with_one_checkpoint_are_refused() -> None:
     sinks = "out: {from: orders, topic: a}, Out: {from: late, topic: b}"
     assert errors(with_parts("", sinks)) == [(8, "sinks.Out")]
-    steps = "s: {from: orders, rules: [{expect: x}]}"
+    steps = "s: {from: orders, rules: [{expect: key}]}"
     sinks = "s-dead-letters: {from: s, topic: a}"
     assert errors(with_parts(steps, sinks)) == [(8, "sinks.s-dead-letters")]
 
@@ -144,7 +144,7 @@ def test_too_many_parts_are_refused() -> None:
 
 
 def test_dead_letters_of_one_topic_need_no_place_of_their_own() -> None:
-    steps = "s: {from: orders, rules: [{expect: x, otherwise: dead-letter}]}"
+    steps = "s: {from: orders, rules: [{expect: key, otherwise: dead-letter}]}"
     assert judged(with_parts(steps, used("s", "late", "paid", "people"))) == []
 
 
@@ -153,7 +153,7 @@ def test_dead_letters_of_several_topics_need_one(source: str) -> None:
     text = f"""
     name: n
     sources: {{a: {source}}}
-    steps: {{s: {{from: a, rules: [{{expect: x, otherwise: dead-letter}}]}}}}
+    steps: {{s: {{from: a, rules: [{{expect: key, otherwise: dead-letter}}]}}}}
     sinks: {{x: {{from: s, topic: x}}}}
     """
     assert errors(text) == [(3, "steps.s")]
@@ -164,21 +164,21 @@ def test_a_misspelt_key_is_reported_and_not_what_follows_from_it() -> None:
     text = """
     name: n
     sources: {a: {topics: [a, b]}}
-    steps: {s: {from: a, rules: [{expect: x}], dead_leters: d}}
+    steps: {s: {from: a, rules: [{expect: key}], dead_leters: d}}
     sinks: {x: {from: s, topic: x}}
     """
     assert errors(text) == [(3, "steps.s.dead_leters")]
 
 
 def test_dead_letters_that_no_rule_sends_are_a_warning() -> None:
-    steps = "s: {from: orders, rules: [{expect: x, otherwise: drop}], dead_letters: d}"
+    steps = "s: {from: orders, rules: [{expect: key, otherwise: drop}], dead_letters: d}"
     assert warnings(with_parts(steps, used("s", "late", "paid", "people"))) == [
         (7, "steps.s.dead_letters")
     ]
 
 
 def test_two_rules_of_one_name_are_refused() -> None:
-    steps = "s: {from: orders, rules: [{expect: x}, {name: x, expect: y}]}"
+    steps = "s: {from: orders, rules: [{expect: key}, {name: key, expect: value}]}"
     assert errors(with_parts(steps, ALL)) == [(7, "steps.s.rules[1]")]
 
 

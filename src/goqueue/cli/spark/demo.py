@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections import Counter
 from contextlib import contextmanager
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-import typer
 
 from goqueue.cli.api import Api
 from goqueue.cli.contexts import Target
 from goqueue.cli.errors import CliError, UnreachableError
-from goqueue.cli.messages.topic_reader import time_range
-from goqueue.cli.output import Format, emit, note, shortened
-from goqueue.cli.times import show_size
+from goqueue.cli.output import Format, note
+from goqueue.cli.progress_bars import Bars
+from goqueue.cli.spark.demo_results import archived_rows, results, show_results
 from goqueue.protocols.http.messages.message_shapes import PublishAnswer
-from goqueue.protocols.http.operations.operation_shapes import Readiness
-from goqueue.protocols.http.queues.dead_letter_shapes import LetterLine, LetterList
+from goqueue.protocols.http.operations.operation_shapes import PipelineList, Readiness
 from goqueue.protocols.http.topics.topic_shapes import TopicInfo
+from goqueue.spark.demo.orders import SPAN_MS, customers_csv, orders
+from goqueue.spark.demo.report import DemoFacts, Moment, page
+from goqueue.spark.errors import SparkMissingError
+from goqueue.spark.requirements import check_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 _START_S: Final = 20.0
 _STOP_S: Final = 30.0
-_PAGE: Final = 1000
-"""Dead letters that the broker tells of at once."""
+_LOOK_S: Final = 0.5
 _AT_ONCE: Final = 500
-_SHOWN: Final = 8
-_WIDTH: Final = 60
+_PIPELINE: Final = "orders"
+_CHECKPOINTS: Final = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+_QUICK: Final = (
+    "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    f"spark.sql.streaming.checkpointFileManagerClass={_CHECKPOINTS}",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled=false",
+)
+"""Settings of Spark for a run of seconds: of its time, most is for starting and for checkpoints."""
 MARK: Final = "orders.yaml"
+REPORT: Final = "report.html"
 
 
 def run_demo(folder: Path, count: int, output: Format, *, stay: bool, force: bool) -> None:
@@ -48,20 +55,26 @@ def run_demo(folder: Path, count: int, output: Format, *, stay: bool, force: boo
     Raises:
         CliError: something is in the way, or went wrong.
     """
+    try:
+        check_spark()
+    except SparkMissingError as error:
+        raise CliError(str(error)) from error
     _prepare(folder, force=force)
+    started_s = time.monotonic()
     with _broker(folder) as (servers, http):
         api = Api(Target(http, "demo", timeout_s=60.0))
-        note(f"started a broker: Kafka at {servers}, console at {http}/console")
+        note(f"1/4 started a broker: Kafka at {servers}, console at {http}/console")
         bad = _publish(api, count)
-        note(f"{count:,} orders published to the topic orders, {bad:,} of them invalid")
-        note(f"goqueue pipeline run {folder / MARK}")
-        _run_pipeline(folder, servers, http)
-        found = {
-            "revenue": _revenue(api),
-            "dead_letters": _dead_letters(api),
-            "archive": _archive(folder / "archive"),
-        }
-        _show(found, output, folder)
+        note(f"2/4 {count:,} orders published to the topic orders, {bad:,} of them invalid")
+        note(f"3/4 goqueue pipeline run {folder / MARK} (Spark needs some seconds to start)")
+        moments = _run_pipeline(api, folder, servers, http)
+        took_s = time.monotonic() - started_s
+        note(f"4/4 reading what came of it, after {took_s:.0f} s")
+        found = results(api, folder / "archive")
+        facts = _facts(found, folder, moments, orders=count, invalid=bad, took_s=took_s)
+        (folder / REPORT).write_text(page(facts), "utf-8")
+        found["report"] = (folder / REPORT).absolute().as_uri()
+        show_results(found, output, folder / MARK)
         if stay:
             _stay(http)
 
@@ -74,8 +87,6 @@ def _prepare(folder: Path, *, force: bool) -> None:
             raise CliError(f"{folder} exists already: --force replaces it")
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    from goqueue.spark.demo.orders import customers_csv  # noqa: PLC0415 - this command alone
-
     text = resources.files("goqueue.spark.demo").joinpath(MARK).read_text("utf-8")
     (folder / MARK).write_text(text, "utf-8")
     (folder / "customers.csv").write_text(customers_csv(), "utf-8")
@@ -133,78 +144,89 @@ def _wait(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
 
 def _publish(api: Api, count: int) -> int:
     """Publish the orders of the last hour; returns how many are wrong."""
-    from goqueue.spark.demo.orders import SPAN_MS, orders  # noqa: PLC0415 - this command alone
-
     api.post(TopicInfo, "/topics", body={"name": "orders", "num_partitions": 4})
     made = list(orders(count, time.time_ns() // 1_000_000 - SPAN_MS))
-    for at in range(0, len(made), _AT_ONCE):
-        part = made[at : at + _AT_ONCE]
-        messages = [{"key": each.key, "value": each.value} for each in part]
-        api.post(PublishAnswer, "/topics/{}/messages", "orders", body={"messages": messages})
+    with Bars() as bars:
+        for at in range(0, len(made), _AT_ONCE):
+            part = made[at : at + _AT_ONCE]
+            messages = [{"key": each.key, "value": each.value} for each in part]
+            api.post(PublishAnswer, "/topics/{}/messages", "orders", body={"messages": messages})
+            bars("publishing orders", at + len(part), len(made))
     return sum(not each.is_good for each in made)
 
 
-def _run_pipeline(folder: Path, servers: str, http: str) -> None:
-    """Run the command that a user would: its display is part of what is shown."""
+# --- The pipeline --------------------------------------------------------------------------------
+
+
+def _run_pipeline(api: Api, folder: Path, servers: str, http: str) -> list[Moment]:
+    """Run the command that a user would: its display is part of what is shown.
+
+    Returns how it went, as it told the broker.
+    """
     command = [sys.executable, "-m", "goqueue.cli", "pipeline", "run", str(folder / MARK)]
+    settings = [part for each in _QUICK for part in ("--conf", each)]
     environment = {**os.environ, "GOQUEUE_SERVERS": servers, "GOQUEUE_SERVER": http}
-    done = subprocess.run(command, env=environment, stdout=sys.stderr, check=False)  # noqa: S603 - ours
-    if done.returncode:
+    running = subprocess.Popen([*command, *settings], env=environment, stdout=sys.stderr)  # noqa: S603 - ours
+    moments: list[Moment] = []
+    try:
+        while True:
+            code = _ended(running)
+            _look(api, moments)
+            if code is not None:
+                break
+    finally:
+        if running.poll() is None:  # Ctrl-C, which the pipeline was told as well
+            running.wait(_STOP_S)
+    if code:
         raise CliError("the pipeline failed: see the output above")
+    return moments
 
 
-# --- What came of it -----------------------------------------------------------------------------
+def _ended(running: subprocess.Popen[bytes]) -> int | None:
+    try:
+        return running.wait(_LOOK_S)
+    except subprocess.TimeoutExpired:
+        return None
 
 
-def _revenue(api: Api) -> list[dict[str, Any]]:
-    """The newest figures of each minute and country."""
-    newest: dict[tuple[str, str], dict[str, Any]] = {}
-    for message in time_range(api, "revenue", None, None, None):
-        row = json.loads(message.value or "")
-        newest[row["window_start"], row["country"]] = row
-    return [newest[each] for each in sorted(newest)]
-
-
-def _dead_letters(api: Api) -> dict[str, Any]:
-    letters: list[LetterLine] = []
-    while True:
-        page = api.get(LetterList, "/topics/{}/dlq", "orders", limit=_PAGE, skip=len(letters))
-        letters += page.letters
-        if len(page.letters) < _PAGE:
-            break
-    samples = {str(each.error).partition(" (")[0]: each.preview for each in letters}
-    reasons = Counter(str(each.error).partition(" (")[0] for each in letters)
-    rows = [
-        {"why": why, "letters": many, "for example": shortened(samples[why], _WIDTH)}
-        for why, many in reasons.most_common()
-    ]
-    return {"topic": page.dead_letter_topic, "total": page.total, "reasons": rows}
-
-
-def _archive(folder: Path) -> dict[str, Any]:
-    from pyarrow import dataset  # noqa: PLC0415 - comes with Spark, needed at the end
-
-    table = dataset.dataset(folder, format="parquet", partitioning="hive")
-    files = table.files
-    size = sum(Path(each).stat().st_size for each in files)
-    return {"folder": str(folder), "rows": table.count_rows(), "files": len(files), "bytes": size}
-
-
-def _show(found: dict[str, Any], output: Format, folder: Path) -> None:
-    if output.value != "table":
-        emit(found, output)
+def _look(api: Api, moments: list[Moment]) -> None:
+    """Note how far the pipeline is, if it has told the broker anything new."""
+    listed = api.get(PipelineList, "/pipelines").pipelines
+    report = next((each for each in listed if each.name == _PIPELINE), None)
+    if report is None or not report.queries:
         return
-    revenue, letters, archive = found["revenue"], found["dead_letters"], found["archive"]
-    typer.echo(f"\nRevenue by the minute (topic revenue, the last {_SHOWN} of {len(revenue)}):")
-    emit(revenue[-_SHOWN:], output)
-    typer.echo(f"\nDead letters (topic {letters['topic']}, {letters['total']} in all):")
-    emit(letters["reasons"], output)
-    size = show_size(archive["bytes"])
-    typer.echo(
-        f"\nArchive ({archive['folder']}): {archive['rows']:,} rows, {archive['files']} Parquet "
-        f"files, {size}"
+    at_s = (report.updated_at - (report.started_at or report.updated_at)) / 1000
+    if not moments or at_s > moments[-1].at_s:
+        rows = sum(each.rows or 0 for each in report.queries)
+        moments.append(Moment(at_s, rows, sum(each.lag or 0 for each in report.queries)))
+
+
+def _facts(
+    found: dict[str, Any],
+    folder: Path,
+    moments: list[Moment],
+    *,
+    orders: int,
+    invalid: int,
+    took_s: float,
+) -> DemoFacts:
+    countries, rows = archived_rows(folder / "archive")
+    return DemoFacts(
+        orders=orders,
+        invalid=invalid,
+        took_s=took_s,
+        moments=moments,
+        revenue=found["revenue"],
+        letters=found["dead_letters"]["total"],
+        reasons=found["dead_letters"]["reasons"],
+        archived=found["archive"]["rows"],
+        countries=countries,
+        rows=rows,
+        pipeline=(folder / MARK).read_text("utf-8"),
     )
-    typer.echo(f"\nThe pipeline is in {folder / MARK}.")
+
+
+# --- The end -------------------------------------------------------------------------------------
 
 
 def _stay(http: str) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -157,7 +156,7 @@ class JobCall:
 
         Raises:
             TopicMissingError: there is no such topic.
-            ImportError: there is no Spark, and no reason to wait for a broker.
+            SparkMissingError: there is no Spark, and no reason to wait for a broker.
         """
         from goqueue.spark.jobs.link import Link, find_topic  # noqa: PLC0415 - start-up stays light
 
@@ -174,8 +173,9 @@ class JobCall:
         find_letter_topics(Link(self.servers, self.options), topics)
 
     def _look_up(self) -> None:
-        if find_spec("pyspark") is None:
-            raise ImportError("No module named 'pyspark'")
+        from goqueue.spark.requirements import check_spark  # noqa: PLC0415 - start-up stays light
+
+        check_spark(self._master)
         self.progress("looking up topics", 0)
 
     def close(self, *, failed: bool) -> None:
@@ -248,7 +248,9 @@ def _reported(
         kind = UsageError if isinstance(error, OptionsError) else CliError
         raise kind(str(error)) from error
     except ImportError as error:
-        raise CliError(f"jobs need Spark: pip install 'goqueue[spark]' ({error})") from error
+        from goqueue.spark.requirements import INSTALL  # noqa: PLC0415 - the same
+
+        raise CliError(f"jobs need Spark: {INSTALL} ({error})") from error
     except (BrokenPipeError, KeyboardInterrupt):
         failed = False  # nobody wants to know more
         raise

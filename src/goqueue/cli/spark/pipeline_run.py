@@ -27,9 +27,12 @@ from goqueue.cli.spark.pipeline_view import query_rows
 from goqueue.cli.spark.redirects import stderr_to_file, stdout_to_stderr
 from goqueue.cli.times import show_span
 from goqueue.model.errors import GoQueueError
+from goqueue.spark.errors import SparkMissingError
 from goqueue.spark.monitoring.progress import RunProgress, RunReport
 from goqueue.spark.pipelines.execution.only_run import only_run
+from goqueue.spark.pipelines.execution.sessions import DEFAULT_MASTER, SessionError
 from goqueue.spark.pipelines.model import ConsoleSink, Pipeline
+from goqueue.spark.requirements import INSTALL, check_spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -69,7 +72,7 @@ def run(call: Call, pipeline: Pipeline, options: RunOptions) -> None:
         master=options.master or pipeline.master,
         conf={**_SPOKEN, **pipeline.conf, **parse_pairs(options.conf, "--conf")},
     )
-    _need_spark()
+    _need_spark(pipeline.master or DEFAULT_MASTER)
     if options.fresh:
         _forget(pipeline, force=options.force)
     is_drawn = call.output is Format.TABLE and not any(
@@ -96,11 +99,11 @@ def run(call: Call, pipeline: Pipeline, options: RunOptions) -> None:
         raise typer.Exit(INTERRUPTED)
 
 
-def _need_spark() -> None:
-    from importlib.util import find_spec  # noqa: PLC0415 - used once
-
-    if find_spec("pyspark") is None:
-        raise CliError("pipelines run on Spark: pip install 'goqueue[spark]'")
+def _need_spark(master: str) -> None:
+    try:
+        check_spark(master)
+    except SparkMissingError as error:
+        raise CliError(str(error)) from error
 
 
 def _forget(pipeline: Pipeline, *, force: bool) -> None:
@@ -153,8 +156,6 @@ class _Running(threading.Thread):
 
 def _keep_or_remove(log: Path, running: _Running) -> None:
     """What Spark has said is of use when it explains more than our own sentence does."""
-    from goqueue.spark.pipelines.execution.sessions import SessionError  # noqa: PLC0415 - needs Spark
-
     error, report = running.error, running.report
     has_failed = report is not None and report.state == "failed"
     is_odd = error is not None and not isinstance(error, GoQueueError)
@@ -170,7 +171,7 @@ def _finish(call: Call, running: _Running) -> None:
     if isinstance(error, GoQueueError):
         raise CliError(str(error)) from error
     if isinstance(error, ImportError):
-        raise CliError(f"pipelines run on Spark: pip install 'goqueue[spark]' ({error})") from error
+        raise CliError(f"pipelines run on Spark: {INSTALL} ({error})") from error
     if error is not None:
         from goqueue.spark.monitoring.failures import reason_of  # noqa: PLC0415 - needs Spark
 

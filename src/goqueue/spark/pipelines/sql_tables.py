@@ -65,7 +65,9 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class _Token:
+class Token:
+    """A word, a sign or a literal of a query."""
+
     kind: str
     text: str
 
@@ -76,24 +78,31 @@ class _Token:
 
     @property
     def is_name(self) -> bool:
+        """Whether it may name something; keywords may, too."""
         return self.kind in {"word", "quoted"}
 
     @property
     def name(self) -> str:
+        """The name without its quotes."""
         return self.text[1:-1].replace("``", "`") if self.kind == "quoted" else self.text
 
 
-_END: Final = _Token("end", "")
+_END: Final = Token("end", "")
+
+
+def tokens_of(sql: str) -> list[Token]:
+    """The text as tokens, without spaces and comments."""
+    return [
+        Token(found.lastgroup or "", found[0])
+        for found in _TOKEN.finditer(sql)
+        if found.lastgroup not in {"space", "comment"}
+    ]
 
 
 @lru_cache(maxsize=1024)
 def read_query(sql: str) -> Query:
     """The tables of a query, and what kind of query it is."""
-    tokens = [
-        _Token(found.lastgroup or "", found[0])
-        for found in _TOKEN.finditer(sql)
-        if found.lastgroup not in {"space", "comment"}
-    ]
+    tokens = tokens_of(sql)
     made = _made_by_with(tokens)
     tables: dict[str, str] = {}
     qualified: dict[str, str] = {}
@@ -113,7 +122,7 @@ def read_query(sql: str) -> Query:
     )
 
 
-def _made_by_with(tokens: list[_Token]) -> set[str]:
+def _made_by_with(tokens: list[Token]) -> set[str]:
     """Names before `AS (`, which is where WITH makes its tables."""
     made = set()
     for at, token in enumerate(tokens):
@@ -131,7 +140,7 @@ def _made_by_with(tokens: list[_Token]) -> set[str]:
     return made if any(each.word == "with" for each in tokens) else set()
 
 
-def _references(tokens: list[_Token]) -> list[list[str]]:
+def _references(tokens: list[Token]) -> list[list[str]]:
     """The names of tables, each as its parts."""
     found: list[list[str]] = []
     inside: list[str] = []
@@ -156,7 +165,7 @@ def _references(tokens: list[_Token]) -> list[list[str]]:
     return found
 
 
-def _starts_tables(tokens: list[_Token], at: int, inside: list[str]) -> bool:
+def _starts_tables(tokens: list[Token], at: int, inside: list[str]) -> bool:
     word, before = tokens[at].word, _at(tokens, at - 1).word
     if before == ".":
         return False
@@ -165,7 +174,7 @@ def _starts_tables(tokens: list[_Token], at: int, inside: list[str]) -> bool:
     return word == "join" or (word == "table" and before in {"", "(", "from", "as"})
 
 
-def _table_at(tokens: list[_Token], at: int) -> list[list[str]]:
+def _table_at(tokens: list[Token], at: int) -> list[list[str]]:
     """The table that begins there: no function, no subquery."""
     while _at(tokens, at).word in _MODIFIERS and _at(tokens, at + 1).is_name:
         if tokens[at].word == "lateral":
@@ -196,7 +205,7 @@ def _has_pair(words: list[str], first: str, second: str) -> bool:
     return any(pair == (first, second) for pair in pairwise(words))
 
 
-def _is_closed(tokens: list[_Token]) -> bool:
+def _is_closed(tokens: list[Token]) -> bool:
     depth = 0
     for token in tokens:
         depth += {"(": 1, ")": -1}.get(token.word, 0)
@@ -205,5 +214,5 @@ def _is_closed(tokens: list[_Token]) -> bool:
     return depth == 0
 
 
-def _at(tokens: list[_Token], at: int) -> _Token:
+def _at(tokens: list[Token], at: int) -> Token:
     return tokens[at] if 0 <= at < len(tokens) else _END

@@ -39,6 +39,16 @@ def ddl_problem(text: str) -> str | None:
     return None
 
 
+def ddl_names(text: str) -> tuple[str, ...] | None:
+    """The names of the columns of a list; None where it is none."""
+    reader = _Reader(text)
+    try:
+        reader.columns()
+    except _DdlError:
+        return None
+    return tuple(reader.names)
+
+
 class _DdlError(Exception):
     """Carries the sentence."""
 
@@ -51,6 +61,8 @@ class _Reader:
             if found.lastgroup is not None
         ]
         self._at = 0
+        self.names: Final[list[str]] = []
+        """Those of the list itself, not of structs in it."""
 
     def columns(self) -> None:
         """All of it."""
@@ -81,6 +93,8 @@ class _Reader:
                     "with commas between the columns"
                 )
             self._at += 1
+            if end is None:
+                self.names.append(name[1:-1].replace("``", "`") if kind == "quoted" else name)
             self._takes(":")
             self._type(name, depth)
             self._remarks()

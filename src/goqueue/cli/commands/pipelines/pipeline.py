@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from contextlib import redirect_stdout
@@ -119,6 +120,14 @@ def validate_files(
         call.show([_judgement(file, loaded, strict=strict) for file, loaded in found])
     if is_bad:
         raise typer.Exit(1)
+
+
+@command(app, "schema")
+def show_schema(_call: Call) -> None:
+    """Print the JSON Schema of pipeline files, for editors: completion, help and checks."""
+    from goqueue.spark.pipelines.files.json_schema import pipeline_schema  # noqa: PLC0415 - only the command in use
+
+    typer.echo(json.dumps(pipeline_schema(), indent=2))
 
 
 @command(app, "plan")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from goqueue.spark.pipelines.checks.columns import check_columns
 from goqueue.spark.pipelines.checks.findings import Findings
 from goqueue.spark.pipelines.checks.options import check_options
 from goqueue.spark.pipelines.checks.streams import check_streams
@@ -66,6 +67,7 @@ def check(
         _check_unused(findings)
         _check_loops(findings)
         check_streams(findings)
+        check_columns(findings)
     return tuple(sorted(findings.problems, key=lambda each: (each.line or 0, each.column or 0)))
 
 

@@ -12,6 +12,7 @@ from goqueue.spark.options.link_options import LINK_OPTIONS, parse_link
 from goqueue.spark.options.option_reader import OptionReader
 from goqueue.spark.options.read_options import parse_read_options
 from goqueue.spark.options.write_options import parse_write_options
+from goqueue.spark.pipelines.columns import MESSAGE_COLUMNS
 from goqueue.spark.pipelines.model import (
     RulesStep,
     TableFormat,
@@ -28,18 +29,6 @@ if TYPE_CHECKING:
 
     from goqueue.spark.pipelines.checks.findings import Findings
 
-MESSAGE_COLUMNS: Final = (
-    "key",
-    "value",
-    "topic",
-    "partition",
-    "offset",
-    "timestamp",
-    "timestampType",
-    "headers",
-    "priority",
-    "rawValue",
-)
 _A_BROKER: Final = {"bootstrap.servers": "127.0.0.1:9092"}
 _OUR_WORDS: Final = {
     "startingOffsets": "starting",

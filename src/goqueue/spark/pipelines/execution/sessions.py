@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import pkgutil
 import socket
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from goqueue.spark.errors import SparkSourceError
+from goqueue.spark.requirements import INSTALL, check_spark, use_own_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -59,9 +59,7 @@ def session_for(pipeline: Pipeline) -> SparkSession:
         else:
             session = _on_this_driver(pipeline)
     except ImportError as error:
-        raise SessionError(
-            f"Spark cannot be imported ({error}): pip install 'goqueue[spark]'"
-        ) from error
+        raise SessionError(f"Spark cannot be imported ({error}): {INSTALL}") from error
     except SparkSourceError:
         raise
     except Exception as error:
@@ -96,8 +94,8 @@ def started(name: str, master: str, settings: Mapping[str, str]) -> SparkSession
     """Start the Spark of this process. Tasks run under its Python, or that of PYSPARK_PYTHON."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
+    check_spark(master)
+    use_own_python()
     # `builder` is made anew: settings given to the shared one would stay for whoever comes next.
     builder = SparkSession.Builder().master(master).appName(name)
     for setting, value in settings.items():
