@@ -47,6 +47,8 @@ ENTRY_POINTS = {
     "goqueue.protocols.kafka.api_reference": "makes docs/reference/kafka-apis.md",
     "goqueue.protocols.kafka.configs.reference": "makes docs/reference/kafka-settings.md",
     "goqueue.server.rights_reference": "makes docs/reference/rights.md",
+    "goqueue.server.references.errors": "makes docs/reference/errors.md",
+    "goqueue.server.references.grpc": "makes docs/reference/grpc.md",
     "goqueue.schemas.worker": "a process of its own",
     "goqueue.server.supervision.broker_child": "likewise",
     "goqueue.worker.process": "likewise",

@@ -62,10 +62,11 @@ def _table(head: str, rows: Iterable[tuple[str, Needs]]) -> Iterator[str]:
     yield f"| {head} | right |"
     yield "| --- | --- |"
     for name, needs in rows:
-        yield f"| {name} | {_text(needs)} |"
+        yield f"| {name} | {text_of(needs)} |"
 
 
-def _text(needs: Needs) -> str:
+def text_of(needs: Needs) -> str:
+    """Rights in words, as the tables of the documentation have them."""
     return "; ".join(filter(None, (_row(*row) for row in needs.rows())))
 
 

@@ -1,0 +1,38 @@
+"""The pages of errors and of gRPC say what the tables and the contract say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from goqueue.model.errors import GoQueueError
+from goqueue.server.references import errors as errors_reference, grpc as grpc_reference
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
+
+PAGES = Path(__file__).parents[3] / "docs" / "reference"
+
+
+def test_the_page_of_errors_is_current() -> None:
+    hint = "run: .venv/bin/python -m goqueue.server.references.errors > docs/reference/errors.md"
+    assert (PAGES / "errors.md").read_text(encoding="utf-8") == errors_reference.reference(), hint
+
+
+def test_the_page_of_grpc_is_current() -> None:
+    hint = "run: .venv/bin/python -m goqueue.server.references.grpc > docs/reference/grpc.md"
+    assert (PAGES / "grpc.md").read_text(encoding="utf-8") == grpc_reference.reference(), hint
+
+
+def test_every_error_of_the_tree_has_advice() -> None:
+    kinds = [GoQueueError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        assert errors_reference.advice_for(kind).endswith("."), kind
+
+
+def test_every_call_and_field_of_the_contract_is_on_its_page() -> None:
+    page = grpc_reference.reference()
+    for service in pb.DESCRIPTOR.services_by_name.values():
+        for method in service.methods:
+            assert f"| `{method.name}` |" in page
+    for message in pb.DESCRIPTOR.message_types_by_name.values():
+        for field in message.fields:
+            assert f"| `{field.name}` |" in page
