@@ -18,6 +18,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from support.effort import THOROUGH
 from support.http_api import HttpApi
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ CHECKS = (
     response_schema_conformance,
 )
 EXAMPLES = settings(
-    max_examples=12,
+    max_examples=12 if THOROUGH else 5,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
