@@ -238,6 +238,9 @@ export interface FoundMessage {
   key_encoding?: "base64" | "text";
   /** The priority lane. */
   priority?: string;
+  decoded?: DecodedOut | null;
+  /** Why the value could not be decoded. */
+  decode_error?: string | null;
   /** Type of the timestamp. */
   timestamp_type: "append" | "create";
   /** Size of key, value and headers. */
@@ -246,9 +249,6 @@ export interface FoundMessage {
   trace_id?: string | null;
   /** Whether a field was truncated; read the message to get all of it. */
   truncated?: boolean;
-  decoded?: DecodedOut | null;
-  /** Why the value could not be decoded. */
-  decode_error?: string | null;
 }
 
 /** What was deleted. */
@@ -639,6 +639,9 @@ export interface MessageOut {
   key_encoding?: "base64" | "text";
   /** The priority lane. */
   priority?: string;
+  decoded?: DecodedOut | null;
+  /** Why the value could not be decoded. */
+  decode_error?: string | null;
 }
 
 /** Letters of one partition that have been redriven. */
@@ -787,6 +790,9 @@ export interface PolledMessage {
   key_encoding?: "base64" | "text";
   /** The priority lane. */
   priority?: string;
+  decoded?: DecodedOut | null;
+  /** Why the value could not be decoded. */
+  decode_error?: string | null;
   /** The delivery count. */
   delivery_count?: number | null;
   /** The handle for acknowledgements. */
@@ -1256,11 +1262,11 @@ export interface Operations {
   /** Publish messages. */
   "POST /topics/{topic}/messages": { path: { topic: string }; body: PublishBody; answer: PublishAnswer };
   /** Read a time range of a topic, all partitions merged by time. */
-  "GET /topics/{topic}/messages": { path: { topic: string }; query?: { from_time?: number | string; to_time?: number | string; partition?: number; limit?: number; cursor?: string; encoding?: "auto" | "base64" }; answer: RangeAnswer };
+  "GET /topics/{topic}/messages": { path: { topic: string }; query?: { from_time?: number | string; to_time?: number | string; partition?: number; limit?: number; cursor?: string; encoding?: "auto" | "base64"; decode?: "auto" | "none" }; answer: RangeAnswer };
   /** Delete messages up to an offset, or all; requires `confirm=true`. */
   "DELETE /topics/{topic}/messages": { path: { topic: string }; query?: { confirm?: boolean; partition?: number; before?: number }; answer: PurgedTopic };
   /** Read a partition from an offset or a time. */
-  "GET /topics/{topic}/partitions/{partition}/messages": { path: { topic: string; partition: number }; query?: { offset?: number | "earliest" | "latest"; time?: number | string; limit?: number; wait?: number | string; encoding?: "auto" | "base64" }; answer: ReadAnswer };
+  "GET /topics/{topic}/partitions/{partition}/messages": { path: { topic: string; partition: number }; query?: { offset?: number | "earliest" | "latest"; time?: number | string; limit?: number; wait?: number | string; encoding?: "auto" | "base64"; decode?: "auto" | "none" }; answer: ReadAnswer };
   /** Search a topic by partition, offset, time, key and text. */
   "GET /topics/{topic}/search": { path: { topic: string }; query?: { partition?: number; offset?: number; start?: number | string; end?: number | string; key?: string; key_match?: "contains" | "exact"; text?: string; direction?: "newest" | "oldest"; limit?: number; cursor?: string }; answer: SearchAnswer };
   /** List the groups of all protocols. */
@@ -1296,7 +1302,7 @@ export interface Operations {
   /** Change the settings of a queue group. */
   "PUT /groups/{group}/settings": { path: { group: string }; body: SettingsBody; answer: SettingsAnswer };
   /** Poll messages, waiting for the first; counts as a heartbeat. */
-  "GET /groups/{group}/poll": { path: { group: string }; query: { member_id: string; generation?: number; timeout?: number | string; limit?: number; visibility?: number | string; rewind?: boolean; encoding?: "auto" | "base64" }; answer: PollAnswer };
+  "GET /groups/{group}/poll": { path: { group: string }; query: { member_id: string; generation?: number; timeout?: number | string; limit?: number; visibility?: number | string; rewind?: boolean; encoding?: "auto" | "base64"; decode?: "auto" | "none" }; answer: PollAnswer };
   /** Acknowledge a message: it is not delivered in this group again. */
   "POST /messages/ack": { body: AckBody; answer: Settled };
   /** Return a message, to be redelivered after its back-off. */

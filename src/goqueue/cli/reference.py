@@ -70,6 +70,39 @@ Use `"encoding": "base64"` and `"key_encoding": "base64"` for bytes. Empty lines
 start with `#` are skipped. Invalid lines are reported with their numbers, the other lines are
 published, and the exit code is 1.
 
+## Reading
+
+`goqueue consume TOPIC` prints the ten earliest messages. `--offset -10` prints the last ten of each
+partition, and `--follow` waits for more. `--format` is for scripts:
+
+```sh
+goqueue consume orders --offset -10 --format '%p:%o %k %v\\n'
+goqueue consume orders --filter '$.user.age > 30 && $.country == "DE"'
+```
+
+| in `--format` | is printed as |
+| --- | --- |
+| `%t` `%p` `%o` | topic, partition, offset |
+| `%k` | key, as it is stored; nothing if there is none |
+| `%v` `%s` | value, as the registry decodes it, else as it is stored; nothing for a tombstone |
+| `%h` | headers, as in `source=web,trace=1` |
+| `%T` | timestamp in milliseconds since the epoch |
+| `%S` | size of the stored value in bytes; -1 for a tombstone |
+| `%%` | a percent sign |
+| `\\n` `\\t` `\\r` `\\0` `\\\\` | line break, tab, carriage return, zero byte, backslash |
+| `\\x1f` | any byte |
+
+`--filter` takes conditions on values that are JSON: a path such as `$.user.age`,
+`$['odd name']`, `$.items[0].id` or `$.items[*].id`, then `==`, `!=`, `<`, `<=`, `>`, `>=`,
+`contains` or `=~` (an RE2 pattern), then a string in quotes, a number, `true`, `false` or `null`. A
+path alone asks whether it exists. `&&`, `||`, `!` and parentheses combine conditions. Messages that
+do not fit do not count for `-n`; members of a group commit them.
+
+A value that names a schema of the [registry](../how-to/schemas.md), in a header or in the five
+bytes that Confluent's serializers put before it, is shown and filtered as JSON, be it Avro,
+Protobuf or JSON. `-o json` has it in `decoded` beside the stored `value`. `--decode none` turns
+that off.
+
 ## Times
 
 Options such as `--from-time` accept `2025-01-31T12:00:00Z` (without a zone: local time),

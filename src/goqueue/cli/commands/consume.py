@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -12,55 +12,36 @@ from goqueue.cli.calls import Call, command
 from goqueue.cli.completion import group_names, topic_names
 from goqueue.cli.errors import UsageError
 from goqueue.cli.messages.group_member import Member, read_as_member
-from goqueue.cli.messages.topic_reader import Start, followed, one_partition, time_range
-from goqueue.cli.output import Format, emit_line, printable
-from goqueue.cli.times import moment_ms, show_time
+from goqueue.cli.messages.shown_value import DecodeFailures, fits
+from goqueue.cli.messages.start_options import BEGINNING, LATEST, Started, is_absolute, started
+from goqueue.cli.messages.topic_reader import (
+    Source,
+    Start,
+    followed,
+    last_of_each,
+    one_partition,
+    time_range,
+)
+from goqueue.cli.messages.writers import writer
+from goqueue.cli.times import moment_ms
+from goqueue.model.json_filter import parse_filter
+from goqueue.model.json_path import JsonPathError
 from goqueue.protocols.http.topics.topic_shapes import TopicInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from goqueue.model.json_filter import JsonFilter
     from goqueue.protocols.http.messages.message_shapes import MessageOut
 
-
-def printer(output: Format, *, value_only: bool) -> Callable[[MessageOut], None]:
-    """What prints one message."""
-    if value_only:
-        return _print_value
-    if output is Format.TABLE:
-        return lambda message: typer.echo(message_line(message))
-    return lambda message: emit_line(message, output)
-
-
-def message_line(message: MessageOut) -> str:
-    """Place, time, key, value and headers, on one line that a terminal can be trusted with."""
-    place = f"{message.partition}:{message.offset}"
-    parts = [f"{place:<8}", show_time(message.timestamp)]
-    if message.key is not None:
-        parts.append(f"key={_text(message.key, message.key_encoding)}")
-    parts.extend(f"{each.name}={_text(each.value, each.encoding)}" for each in message.headers)
-    value = message.value
-    parts.append("(tombstone)" if value is None else _text(value, message.encoding))
-    return printable("  ".join(parts)).replace("\n", "\\n")
-
-
-def _text(value: str | None, encoding: str) -> str:
-    if value is None:
-        return "(null)"
-    return f"base64:{value}" if encoding == "base64" else value
-
-
-def _print_value(message: MessageOut) -> None:
-    value = message.value or ""
-    is_bytes = message.encoding == "base64"
-    data = base64.b64decode(value) if is_bytes else value.encode(errors="surrogatepass")
-    stream = typer.get_binary_stream("stdout")
-    stream.write(data + b"\n")
-    stream.flush()
-
-
 DEFAULT_COUNT: Final = 10
-BEGINNING: Final = Start("offset", "earliest")
+
+
+class Decoding(StrEnum):
+    """What is done with values that name a schema of the registry."""
+
+    AUTO = "auto"
+    NONE = "none"
 
 
 app = typer.Typer()
@@ -78,7 +59,13 @@ def consume_messages(
         typer.Option("--partition", "-p", min=0, help="Read this partition only. (default: all)"),
     ] = None,
     offset: Annotated[
-        int | None, typer.Option("--offset", min=0, help="Start at this offset, in one partition.")
+        str | None,
+        typer.Option(
+            "--offset",
+            metavar="OFFSET",
+            help="Start at this offset, in one partition; -10: at the last ten of each partition; "
+            "earliest, latest, or @TIME.",
+        ),
     ] = None,
     count: Annotated[
         int | None,
@@ -117,44 +104,99 @@ def consume_messages(
     commit: Annotated[
         bool, typer.Option("--commit/--no-commit", help="With --group: commit offsets.")
     ] = True,
+    filter_: Annotated[
+        str | None,
+        typer.Option(
+            "--filter",
+            metavar="CONDITION",
+            help="Only messages whose JSON value fits, as in '$.user.age > 30'.",
+        ),
+    ] = None,
+    decode: Annotated[
+        Decoding,
+        typer.Option("--decode", help="auto: show values that name a registered schema as JSON."),
+    ] = Decoding.AUTO,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="TEXT",
+            help="What to print of each message: %t topic, %p partition, %o offset, %k key, "
+            "%v value, %h headers, %T timestamp, %S size, \\n, \\t, \\0, \\xNN.",
+        ),
+    ] = None,
     value_only: Annotated[
-        bool, typer.Option("--value-only", help="Print only the raw values, one per line.")
+        bool,
+        typer.Option(
+            "--value-only", help="Print only the values as they are stored, one per line."
+        ),
     ] = False,
 ) -> None:
     """Print messages; with -o json, one line of JSON each. Messages stay in the topic."""
-    begin_ms = moment_ms(from_time, "--from-time")
     end_ms = moment_ms(to_time, "--to-time")
-    starts = {
-        "--offset": None if offset is None else Start("offset", offset),
-        "--from-beginning": BEGINNING if from_beginning else None,
-        "--from-latest": Start("offset", "latest") if from_latest else None,
-        "--from-time": None if begin_ms is None else Start("time", begin_ms),
-    }
-    given = {name: start for name, start in starts.items() if start is not None}
-    _check_options(given, partition, end_ms, group, follow=follow or from_latest)
-    follow = follow or from_latest
-    limit = count if count is not None or follow else DEFAULT_COUNT
-    show = printer(call.output, value_only=value_only)
-    if group is not None:
-        begin = "latest" if from_latest else "earliest"
-        with Member(call.api, group, topic, begin) as member:
-            read_as_member(member, show, limit=limit, follow=follow, commit=commit)
-        return
-    if offset is not None:
-        partition = _the_partition(call, topic, partition)
-    if follow:
-        start = next(iter(given.values()), BEGINNING)
-        found = followed(call.api, topic, partition, start)
-    elif offset is not None and partition is not None:
-        found = one_partition(call.api, topic, partition, offset, end_ms)
-    else:
-        found = time_range(call.api, topic, partition, begin_ms, end_ms)
-    for message in itertools.islice(found, limit):
+    begin = started(offset, from_time, from_beginning=from_beginning, from_latest=from_latest)
+    start = begin.start if begin is not None else BEGINNING
+    follow = follow or start == LATEST
+    _check_options(begin, partition, end_ms, group, follow=follow)
+    show = writer(call.output, value_only=value_only, text=format_)
+    wanted = None if filter_ is None else _filter(filter_)
+    is_limited = count is not None or follow or start.kind == "last"
+    limit = count if is_limited else DEFAULT_COUNT
+    failures = DecodeFailures()
+
+    def shown(message: MessageOut) -> bool:
+        if wanted is not None and not fits(message, wanted):
+            return False
+        failures.look(message)
         show(message)
+        return True
+
+    try:
+        if group is not None:
+            anchor = str(start.value)
+            with Member(call.api, group, topic, anchor, decode.value) as member:
+                read_as_member(member, shown, limit=limit, follow=follow, commit=commit)
+            return
+        source = Source(call.api, topic, partition, decode.value)
+        found = _found(source, start, end_ms, follow=follow)
+        _show_all(found, shown, limit)
+    finally:
+        failures.report()
+
+
+def _show_all(
+    found: Iterator[MessageOut], shown: Callable[[MessageOut], bool], limit: int | None
+) -> None:
+    """Show messages until so many were; what a filter leaves out does not count."""
+    hits = (message for message in found if shown(message))
+    for _ in itertools.islice(hits, limit):
+        pass
+
+
+def _found(
+    source: Source, start: Start, end_ms: int | None, *, follow: bool
+) -> Iterator[MessageOut]:
+    """The messages that the options mean."""
+    if is_absolute(start):
+        source = source._replace(partition=_the_partition(source))
+    if follow:
+        return followed(source, start)
+    if start.kind == "last":
+        return last_of_each(source, int(start.value), end_ms)
+    if is_absolute(start) and source.partition is not None:
+        return one_partition(source, source.partition, int(start.value), end_ms)
+    return time_range(source, start.value if start.kind == "time" else None, end_ms)
+
+
+def _filter(text: str) -> JsonFilter:
+    try:
+        return parse_filter(text)
+    except JsonPathError as error:
+        raise UsageError(f"--filter: {error}") from error
 
 
 def _check_options(
-    given: dict[str, Start],
+    begin: Started | None,
     partition: int | None,
     end_ms: int | None,
     group: str | None,
@@ -166,11 +208,11 @@ def _check_options(
     Raises:
         UsageError: which, and what to do.
     """
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} are two starting positions: give only one")
     if follow and end_ms is not None:
         raise UsageError("--to-time and --follow exclude each other: leave one of them out")
-    clashing = set(given) & {"--offset", "--from-time"}
+    clashing = set()
+    if begin is not None and begin.start not in {BEGINNING, LATEST}:
+        clashing.add(begin.option)
     if partition is not None:
         clashing.add("--partition")
     if end_ms is not None:
@@ -182,11 +224,14 @@ def _check_options(
         )
 
 
-def _the_partition(call: Call, topic: str, partition: int | None) -> int:
+def _the_partition(source: Source) -> int:
     """The partition that an offset is meant in."""
-    if partition is not None:
-        return partition
-    count = call.api.get(TopicInfo, "/topics/{}", topic).num_partitions
+    if source.partition is not None:
+        return source.partition
+    count = source.api.get(TopicInfo, "/topics/{}", source.topic).num_partitions
     if count > 1:
-        raise UsageError(f"--offset: {topic} has {count} partitions: choose one with -p")
+        raise UsageError(
+            f"--offset: {source.topic} has {count} partitions: choose one with -p, or give an "
+            "offset from the end such as -10"
+        )
     return 0

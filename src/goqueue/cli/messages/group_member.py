@@ -28,7 +28,7 @@ _LOST: Final = frozenset({"unknown_member", "fenced_member"})
 
 def read_as_member(
     member: Member,
-    show: Callable[[PolledMessage], None],
+    show: Callable[[PolledMessage], bool],
     *,
     limit: int | None,
     follow: bool,
@@ -36,15 +36,14 @@ def read_as_member(
 ) -> None:
     """Show messages as the group hands them out; those of a poll are committed when all are shown.
 
-    So one that could not be shown is read again by whoever comes next.
+    So one that could not be shown is read again by the next member. `show` says whether a message
+    was shown: one that a filter leaves out is committed, and does not count.
     """
     given = idle = 0
     while limit is None or given < limit:
         room = _PAGE if limit is None else min(_PAGE, limit - given)
         polled = member.poll(room, _FOLLOW_MS if follow else _IDLE_MS)
-        for message in polled.messages:
-            show(message)
-        given += len(polled.messages)
+        given += sum([show(message) for message in polled.messages])
         if polled.messages:
             if commit:
                 member.commit(polled.next_offsets)
@@ -59,9 +58,10 @@ def read_as_member(
 class Member:
     """This process in a group, for the length of a `with`; joins again when it was forgotten."""
 
-    def __init__(self, api: Api, group: str, topic: str, start: str) -> None:
+    def __init__(self, api: Api, group: str, topic: str, start: str, decode: str) -> None:
         self._api = api
         self._group = group
+        self._decode = decode
         self._body = {
             "topics": [topic],
             "client_id": f"goqueue-cli-{goqueue.__version__}",
@@ -95,7 +95,12 @@ class Member:
             return self._poll(limit, wait_ms)
 
     def _poll(self, limit: int, wait_ms: int) -> PollAnswer:
-        query = {"member_id": self._id, "limit": limit, "timeout": wait_ms}
+        query = {
+            "member_id": self._id,
+            "limit": limit,
+            "timeout": wait_ms,
+            "decode": self._decode,
+        }
         return self._api.get(PollAnswer, "/groups/{}/poll", self._group, **query)
 
     def commit(self, offsets: dict[str, dict[int, int]]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from goqueue.cli.messages.topic_reader import time_range
+from goqueue.cli.messages.topic_reader import Source, time_range
 from goqueue.cli.output import Format, emit, shortened
 from goqueue.cli.times import show_size
 from goqueue.protocols.http.queues.dead_letter_shapes import LetterLine, LetterList
@@ -36,7 +36,7 @@ def results(api: Api, archive: Path) -> dict[str, Any]:
 def _revenue(api: Api) -> list[dict[str, Any]]:
     """The newest figures of each minute and country."""
     newest: dict[tuple[str, str], dict[str, Any]] = {}
-    for message in time_range(api, "revenue", None, None, None):
+    for message in time_range(Source(api, "revenue", None, "none"), None, None):
         row = json.loads(message.value or "")
         newest[row["window_start"], row["country"]] = row
     return [newest[each] for each in sorted(newest)]

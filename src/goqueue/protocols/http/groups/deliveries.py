@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from goqueue.groups.polling.member import Member
 from goqueue.model.errors import AuthorizationFailedError, GoQueueError, ReceiptError
@@ -34,12 +34,23 @@ from goqueue.protocols.http.groups.ack_shapes import (
 from goqueue.protocols.http.groups.member_shapes import PollAnswer, PollQuery
 from goqueue.protocols.http.groups.members import find_member
 from goqueue.protocols.http.limits import MAX_POLL_MS, MAX_READ_BYTES
-from goqueue.protocols.http.messages.message_shapes import delivered_message, polled_message
+from goqueue.protocols.http.messages.decoding import decoded_by_schema
+from goqueue.protocols.http.messages.message_shapes import (
+    PolledMessage,
+    delivered_message,
+    polled_message,
+)
 from goqueue.protocols.permissions import Permissions
 from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.members import QueueMember
 from goqueue.queues.views import committable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from goqueue.queues.acquired_batch import Delivery
+    from goqueue.reading.stored_messages import StoredMessage
 
 _BODY_BYTES: Final = 4 * 1024 * 1024
 _TAG: Final = "acknowledgement"
@@ -113,7 +124,9 @@ class DeliveryRoutes(BrokerRoutes):
         offsets = committable(self._broker.queues, group, member.member_id)
         return PollAnswer(
             member.epoch,
-            [delivered_message(each, force_base64=force) for each in found],
+            await self._decoded(
+                query, found, [delivered_message(each, force_base64=force) for each in found]
+            ),
             by_partition((each.id, offset) for each, offset in offsets if each.id in mine),
             numbers_by_topic(mine),
         )
@@ -136,10 +149,25 @@ class DeliveryRoutes(BrokerRoutes):
         force = query.encoding == "base64"
         return PollAnswer(
             member.epoch,
-            [polled_message(each, force_base64=force) for each in polled.messages],
+            await self._decoded(
+                query,
+                polled.messages,
+                [polled_message(each, force_base64=force) for each in polled.messages],
+            ),
             by_partition(polled.next_offsets.items()),
             numbers_by_topic(member.assigned),
         )
+
+    async def _decoded(
+        self,
+        query: PollQuery,
+        found: Sequence[StoredMessage | Delivery],
+        shown: list[PolledMessage],
+    ) -> list[PolledMessage]:
+        """The same with values decoded by the registry, where that is asked for."""
+        if query.decode == "none":
+            return shown
+        return await decoded_by_schema(self._broker.schemas, found, shown)
 
     # --- Acknowledging them -----------------------------------------------------------------------
 

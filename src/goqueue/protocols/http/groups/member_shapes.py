@@ -17,6 +17,7 @@ from goqueue.protocols.http.api.shapes import (
 )
 from goqueue.protocols.http.groups.queue_settings_shapes import SettingsBody, SettingsShape
 from goqueue.protocols.http.messages.message_shapes import (
+    Decode,
     Limit,
     OutEncoding,
     PolledMessage,
@@ -108,6 +109,7 @@ class PollQuery(msgspec.Struct, forbid_unknown_fields=True):
         doc("Log groups: read again from the committed offsets, after a lost response."),
     ] = False
     encoding: OutEncoding = "auto"
+    decode: Decode = "none"
 
 
 # --- Answers -------------------------------------------------------------------------------------

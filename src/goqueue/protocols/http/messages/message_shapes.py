@@ -37,6 +37,22 @@ class HeaderOut(msgspec.Struct, omit_defaults=True):
     encoding: Annotated[Encoding, doc("`base64` where `value` is not UTF-8.", "text")] = "text"
 
 
+Decode: TypeAlias = Annotated[
+    Literal["auto", "none"],
+    doc("`auto` adds `decoded` to each message whose value names a registered schema.", "none"),
+]
+
+
+class DecodedOut(msgspec.Struct):
+    """A value decoded with its schema."""
+
+    schema_id: int
+    subject: str | None
+    version: int | None
+    format: Annotated[str, doc("AVRO, JSON or PROTOBUF.", "AVRO")]
+    json: Annotated[str, doc("The value as JSON.", '{"id": 1}')]
+
+
 class MessageOut(msgspec.Struct):
     """A message."""
 
@@ -50,6 +66,10 @@ class MessageOut(msgspec.Struct):
     encoding: Annotated[Encoding, doc("Encoding of `value`.", "text")] = "text"
     key_encoding: Annotated[Encoding, doc("Encoding of `key`.", "text")] = "text"
     priority: Annotated[str, doc("The priority lane.", "normal")] = "normal"
+    decoded: DecodedOut | msgspec.UnsetType | None = msgspec.UNSET
+    decode_error: Annotated[
+        str | msgspec.UnsetType | None, doc("Why the value could not be decoded.")
+    ] = msgspec.UNSET
 
 
 class PolledMessage(MessageOut):

@@ -21,8 +21,11 @@ from goqueue.protocols.http.api.rights import READ, on_topic
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import PartitionNumber, doc
 from goqueue.protocols.http.limits import MAX_READ_BYTES, MAX_READ_WAIT_MS
+from goqueue.protocols.http.messages.decoding import decoded_by_schema
 from goqueue.protocols.http.messages.message_shapes import (
+    Decode,
     Limit,
+    MessageOut,
     OutEncoding,
     RangeAnswer,
     ReadAnswer,
@@ -32,7 +35,9 @@ from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position
 from goqueue.reading.time_range import Span
 
 if TYPE_CHECKING:
-    from goqueue.reading.stored_messages import MessagesRead
+    from collections.abc import Sequence
+
+    from goqueue.reading.stored_messages import MessagesRead, StoredMessage
 
 _MORE_ROUNDS: Final = 4
 _TAG: Final = "messages"
@@ -53,6 +58,7 @@ class ReadQuery(msgspec.Struct, forbid_unknown_fields=True):
     limit: Limit = 100
     wait: Annotated[Duration, doc("How long to wait for the first message, up to 20s.", "0s")] = 0
     encoding: OutEncoding = "auto"
+    decode: Decode = "none"
 
 
 class RangeQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -64,6 +70,7 @@ class RangeQuery(msgspec.Struct, forbid_unknown_fields=True):
     limit: Limit = 100
     cursor: Annotated[str | None, doc("`next` of the last response.")] = None
     encoding: OutEncoding = "auto"
+    decode: Decode = "none"
 
 
 class MessageRoutes(BrokerRoutes):
@@ -85,9 +92,8 @@ class MessageRoutes(BrokerRoutes):
         partition_id = TopicPartition(path.topic, path.partition)
         start = await self._broker.positions.offset_of(partition_id, _position(query))
         found = await self._read(partition_id, start, query.limit, wait_ms)
-        force = query.encoding == "base64"
         return ReadAnswer(
-            [message_out(each, force_base64=force) for each in found.messages],
+            await self._shown(found.messages, query),
             found.next_offset,
             found.high_watermark,
             found.log_start,
@@ -128,11 +134,19 @@ class MessageRoutes(BrokerRoutes):
         found = await broker.time_ranges.read(
             path.topic, spans, limit=query.limit, begin_ms=begin, end_ms=end
         )
-        force = query.encoding == "base64"
         return RangeAnswer(
-            [message_out(each, force_base64=force) for each in found.messages],
+            await self._shown(found.messages, query),
             ",".join(f"{s.partition}:{s.start}-{s.end}" for s in found.rest) or None,
         )
+
+    async def _shown(
+        self, found: Sequence[StoredMessage], query: ReadQuery | RangeQuery
+    ) -> list[MessageOut]:
+        """Messages as the answer has them."""
+        shown = [message_out(each, force_base64=query.encoding == "base64") for each in found]
+        if query.decode == "none":
+            return shown
+        return await decoded_by_schema(self._broker.schemas, found, shown)
 
 
 def _position(query: ReadQuery) -> Position:

@@ -17,6 +17,7 @@ from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import Offset, PartitionNumber, doc
 from goqueue.protocols.http.limits import MAX_SEARCH_RESULTS
 from goqueue.protocols.http.messages.message_shapes import (
+    DecodedOut,
     HeaderOut,
     MessageOut,
     headers_out,
@@ -59,16 +60,6 @@ class SearchQuery(msgspec.Struct, forbid_unknown_fields=True):
     direction: Annotated[Direction, doc("The order of the results.", "newest")] = "newest"
     limit: Annotated[int, doc("The most messages to return.", 50, ge=1, le=MAX_SEARCH_RESULTS)] = 50
     cursor: Annotated[str | None, doc("From the last response.")] = None
-
-
-class DecodedOut(msgspec.Struct):
-    """A value decoded with its schema."""
-
-    schema_id: int
-    subject: str | None
-    version: int | None
-    format: Annotated[str, doc("AVRO, JSON or PROTOBUF.", "AVRO")]
-    json: Annotated[str, doc("The value as JSON.", '{"id": 1}')]
 
 
 class FoundMessage(MessageOut, kw_only=True):
