@@ -148,7 +148,7 @@ def test_the_first_ctrl_c_asks_a_job_that_follows_to_end_and_the_second_ends_it(
     ],
 )
 def test_arguments_that_make_no_sense_are_said_before_spark_starts(arguments, text):
-    failed = CliRunner().invoke(whole, ["pipeline", "job", *arguments.split()])
+    failed = CliRunner().invoke(whole, ["job", *arguments.split()])
     assert text in failed.stderr
     assert "starting Spark" not in failed.stderr
     assert failed.exit_code == 2
@@ -199,7 +199,7 @@ def test_a_topic_that_is_missing_is_said_before_spark_starts():
             ("dlq-redrive paymets", none),
         ):
             failed = CliRunner().invoke(
-                whole, ["pipeline", "job", *line.split(), "-b", broker.kafka_address]
+                whole, ["job", *line.split(), "-b", broker.kafka_address]
             )
             assert failed.stderr == f"looking up topics ...\ngoqueue: {said}\n"
             assert failed.exit_code == 1
@@ -209,7 +209,7 @@ WITHOUT_SPARK = """
 import sys
 sys.modules["pyspark"] = None  # as if it were not there
 from goqueue.cli.root import app
-app(["pipeline", "job", "skew-report", "orders"])
+app(["job", "skew-report", "orders"])
 """
 
 

@@ -123,6 +123,8 @@ def reference() -> str:
 
 def _commands(command: Any, path: str) -> Iterator[str]:
     for name, each in command.commands.items():
+        if each.hidden:
+            continue
         if hasattr(each, "commands"):
             yield from _commands(each, f"{path} {name}")
         elif name == "server":

@@ -26,6 +26,7 @@ SUMMARIES: Final = {
     "init": (
         "Set up a server that other machines may reach: certificates, administrator, configuration."
     ),
+    "job": "Spark jobs over the messages of a topic.",
     "key": "Create, list and revoke API keys.",
     "login": (
         "Keep an API key or a token for a server. It is asked for, or read from standard input."

@@ -1,4 +1,4 @@
-"""What every job of `goqueue pipeline job` shares: Spark, the broker, the bar, and the report.
+"""What every job of `goqueue job` shares: Spark, the broker, the bar, and the report.
 
     @job("skew-report")
     def skew_report(call: JobCall, topic: Annotated[str, typer.Argument(...)]) -> JobReport:

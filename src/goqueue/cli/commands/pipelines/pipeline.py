@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from goqueue.cli.calls import Call, ForceOption, command
-from goqueue.cli.commands.pipelines import pipeline_job
+from goqueue.cli.commands.pipelines import job
 from goqueue.cli.errors import CliError, UsageError
 from goqueue.cli.output import Format, note, printable, shortened
 from goqueue.cli.spark.job_command import ConfOption  # noqa: TC001 - Typer looks it up
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _MAX_SHOWN: Final = 100
 
 app = typer.Typer(no_args_is_help=True, help="Run, check and inspect Spark pipelines.")
-app.add_typer(pipeline_job.app, name="job")
+app.add_typer(job.app, name="job", hidden=True)  # as it was called before `goqueue job`
 
 FileArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="FILE", help="A pipeline: a .yaml or a .py file.")

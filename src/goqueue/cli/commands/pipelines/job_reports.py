@@ -1,4 +1,4 @@
-"""`goqueue pipeline job`: dead letters triaged and redriven, and reports on what there is."""
+"""`goqueue job`: dead letters triaged and redriven, and reports on what there is."""
 
 from __future__ import annotations
 

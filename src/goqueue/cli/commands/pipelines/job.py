@@ -1,4 +1,4 @@
-"""`goqueue pipeline job`: archive topics and bring them back, copy them and clean them up."""
+"""`goqueue job`: archive topics and bring them back, copy them and clean them up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goqueue.cli.calls import parse_pairs
-from goqueue.cli.commands.pipelines import pipeline_job_reports
+from goqueue.cli.commands.pipelines import job_reports
 from goqueue.cli.spark.job_command import JobCall, app, job
 from goqueue.cli.spark.job_options import (
     CatalogOption,
@@ -39,7 +39,7 @@ from goqueue.spark import jobs
 if TYPE_CHECKING:
     from goqueue.spark.jobs.report import JobReport
 
-__all__ = ["app", "pipeline_job_reports"]
+__all__ = ["app", "job_reports"]
 
 _PIECE_ROWS = 1_000_000
 _FILE_MB = 128
