@@ -198,9 +198,7 @@ def test_a_topic_that_is_missing_is_said_before_spark_starts():
             ("dlq-triage paymets", none),
             ("dlq-redrive paymets", none),
         ):
-            failed = CliRunner().invoke(
-                whole, ["job", *line.split(), "-b", broker.kafka_address]
-            )
+            failed = CliRunner().invoke(whole, ["job", *line.split(), "-b", broker.kafka_address])
             assert failed.stderr == f"looking up topics ...\ngoqueue: {said}\n"
             assert failed.exit_code == 1
 

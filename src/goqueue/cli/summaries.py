@@ -22,6 +22,9 @@ SUMMARIES: Final = {
     "cluster": "Clusters: start, stop and inspect them.",
     "config": "Contexts of this user, and the effective settings of a server.",
     "delayed": "Delayed messages: list, show, cancel.",
+    "doctor": (
+        "Check the server and this machine, and say what to do; the exit code is 1 after a failure."
+    ),
     "health": "Check that the server responds; the exit code is 1 when it does not.",
     "init": (
         "Set up a server that other machines may reach: certificates, administrator, configuration."

@@ -57,7 +57,7 @@ def _piece(found: re.Match[str]) -> bytes | Callable[[MessageOut], bytes]:
     except KeyError:
         known = ", ".join(f"%{field} {meaning}" for field, (meaning, _) in _FIELDS.items())
         raise UsageError(
-            f"--format: '%{found['token']}' is unknown; there are: {known}, %% a percent sign"
+            f"--format: '%{found['field']}' is unknown; there are: {known}, %% a percent sign"
         ) from None
 
 
