@@ -21,6 +21,7 @@ SUMMARIES: Final = {
     "bench": "Run the benchmarks of a source checkout, all or some groups of them.",
     "cluster": "Clusters: start, stop and inspect them.",
     "config": "Contexts of this user, and the effective settings of a server.",
+    "debug": "Collect what is needed to look into a problem.",
     "delayed": "Delayed messages: list, show, cancel.",
     "doctor": (
         "Check the server and this machine, and say what to do; the exit code is 1 after a failure."
