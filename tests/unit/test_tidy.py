@@ -52,6 +52,7 @@ ENTRY_POINTS = {
     "goqueue.schemas.worker": "a process of its own",
     "goqueue.server.supervision.broker_child": "likewise",
     "goqueue.worker.process": "likewise",
+    "goqueue.cli.tour.worker": "likewise, in the folder of a tour",
 }
 
 CYCLES: set[frozenset[str]] = set()

@@ -38,6 +38,9 @@ SUMMARIES: Final = {
     "maintenance": "Status of retention and TTL, and resuming them.",
     "pipeline": "Run, check and inspect Spark pipelines.",
     "quota": "Show and change the quotas of a tenant.",
+    "quickstart": (
+        "Take a tour of two minutes: log, queue, retries, dead letters, delay, priority, replay."
+    ),
     "role": "List, create and delete roles.",
     "schema": "Register, show and delete schemas.",
     "tenant": "Create, list, change, suspend and delete tenants.",

@@ -108,7 +108,7 @@ def from_machine(config: Config | None, trouble: str | None, log: Path | None) -
     if config is None:
         yield Part("client/configuration.json", None, trouble)
     else:
-        rows = {each.setting: [each.value, each.source] for each in effective(config)}
+        rows = {e.setting: {"value": e.value, "source": e.source} for e in effective(config)}
         yield Part("client/configuration.json", rows)
         folder = config.broker.data_dir
         checks = [machine.check_space(folder), machine.check_speed(folder)]

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.cli.api import Api
 from goqueue.cli.contexts import Target
-from goqueue.cli.errors import CliError, UnreachableError
+from goqueue.cli.errors import CliError
 from goqueue.cli.output import Format, note
+from goqueue.cli.own_broker import own_broker
 from goqueue.cli.progress_bars import Bars
 from goqueue.cli.spark.demo_results import archived_rows, results, show_results
 from goqueue.protocols.http.messages.message_shapes import PublishAnswer
-from goqueue.protocols.http.operations.operation_shapes import PipelineList, Readiness
+from goqueue.protocols.http.operations.operation_shapes import PipelineList
 from goqueue.protocols.http.topics.topic_shapes import TopicInfo
 from goqueue.spark.demo.orders import SPAN_MS, customers_csv, orders
 from goqueue.spark.demo.report import DemoFacts, Moment, page
@@ -27,11 +26,9 @@ from goqueue.spark.errors import SparkMissingError
 from goqueue.spark.requirements import check_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 
-_START_S: Final = 20.0
 _STOP_S: Final = 30.0
 _LOOK_S: Final = 0.5
 _AT_ONCE: Final = 500
@@ -61,7 +58,7 @@ def run_demo(folder: Path, count: int, output: Format, *, stay: bool, force: boo
         raise CliError(str(error)) from error
     _prepare(folder, force=force)
     started_s = time.monotonic()
-    with _broker(folder) as (servers, http):
+    with own_broker(folder, "demo") as (servers, http):
         api = Api(Target(http, "demo", timeout_s=60.0))
         note(f"1/4 started a broker: Kafka at {servers}, console at {http}/console")
         bad = _publish(api, count)
@@ -90,53 +87,6 @@ def _prepare(folder: Path, *, force: bool) -> None:
     text = resources.files("goqueue.spark.demo").joinpath(MARK).read_text("utf-8")
     (folder / MARK).write_text(text, "utf-8")
     (folder / "customers.csv").write_text(customers_csv(), "utf-8")
-
-
-# --- The broker ----------------------------------------------------------------------------------
-
-
-@contextmanager
-def _broker(folder: Path) -> Iterator[tuple[str, str]]:
-    kafka, http, grpc = _free_ports(3)
-    command = [sys.executable, "-m", "goqueue.cli", "server", "--data-dir", str(folder / "data")]
-    ports = ["--kafka-port", str(kafka), "--http-port", str(http), "--grpc-port", str(grpc)]
-    with (folder / "broker.log").open("wb") as log:
-        server = subprocess.Popen([*command, *ports], stdout=log, stderr=log)  # noqa: S603 - ours
-        try:
-            url = f"http://127.0.0.1:{http}"
-            _wait(server, url, folder / "broker.log")
-            yield f"127.0.0.1:{kafka}", url
-        finally:
-            server.terminate()
-            try:
-                server.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                server.wait()
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
-
-
-def _wait(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    api = Api(Target(url, "demo", timeout_s=5.0))
-    deadline = time.monotonic() + _START_S
-    while server.poll() is None and time.monotonic() < deadline:
-        try:
-            if api.probe(Readiness, "/readyz")[0] == 200:
-                return
-        except UnreachableError:
-            pass
-        time.sleep(0.05)
-    raise CliError(f"the broker did not start: see {log}")
 
 
 # --- The data ------------------------------------------------------------------------------------

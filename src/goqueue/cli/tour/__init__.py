@@ -1,0 +1,1 @@
+"""`goqueue quickstart`: what it plays, and how."""
