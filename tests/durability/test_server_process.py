@@ -45,6 +45,7 @@ def test_the_ready_line_names_version_addresses_folder_and_time(server: ServerPr
         " codec",
     ):
         assert part in line
+    assert any(f"console: http://{HOST}:{server.http_port}/console" in each for each in server.log)
 
 
 def test_the_probes_answer_over_a_real_socket(server: ServerProcess) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+from goqueue.cli.people import for_people
+
 if TYPE_CHECKING:
     import msgspec
 
@@ -115,6 +117,7 @@ def shortened(text: str | None, width: int) -> str:
 
 
 def _print_fields(data: Fields) -> None:
+    data = for_people(data)
     nested = {name: value for name, value in data.items() if _is_rows(value)}
     plain = {name: value for name, value in data.items() if name not in nested}
     width = max(map(len, plain), default=0)
@@ -137,10 +140,11 @@ def _print_rows(rows: Sequence[Fields]) -> None:
     """
     if not rows:
         return
+    right = [all(_is_number(row[name]) for row in rows) for name in rows[0]]
+    rows = [for_people(row) for row in rows]
     names = list(rows[0])
-    cells = [[_cell(row[name]) for name in names] for row in rows]
+    cells = [[_cell(value) for value in row.values()] for row in rows]
     widths = [max(len(name), *(len(row[at]) for row in cells)) for at, name in enumerate(names)]
-    right = [all(_is_number(row[name]) for row in rows) for name in names]
     for row in [names, *cells]:
         line = "  ".join(
             cell.rjust(width) if to_right else cell.ljust(width)

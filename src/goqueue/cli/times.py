@@ -101,6 +101,14 @@ def show_time(timestamp_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def show_age(timestamp_ms: int) -> str:
+    """How long ago a moment was, or how far it is ahead, as lists show it to people."""
+    if not 0 <= timestamp_ms <= _MAX_TIME_MS:
+        return str(timestamp_ms)
+    seconds = time.time() - timestamp_ms / 1000
+    return f"{show_span(seconds)} ago" if seconds >= 0 else f"in {show_span(-seconds)}"
+
+
 def show_span(seconds: float) -> str:
     """A span for people: its two largest units."""
     rest = round(seconds)

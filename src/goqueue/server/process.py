@@ -155,6 +155,9 @@ def report_start(node: Node, took_s: float) -> None:
     for line in recovery_lines(node.broker.partitions):
         logger.warning("recovery: %s", line)
     logger.info(
+        "console: %s", console_url(node.http.host, node.http.port, tls=node.config.tls.enabled)
+    )
+    logger.info(
         "ready in %.0f ms: goqueue %s (%s codec, %s), %s on %s:%d, HTTP on %s:%d, gRPC on %s:%d, "
         "data in %s, topics: %d, partitions: %d",
         took_s * 1000,
@@ -172,6 +175,15 @@ def report_start(node: Node, took_s: float) -> None:
         len(node.broker.topics.catalogue.by_name),
         len(node.broker.partitions),
     )
+
+
+def console_url(host: str, port: int, *, tls: bool) -> str:
+    """Where a browser on this machine finds the console; a wildcard address is no place to go."""
+    if host in {"", "0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
+        host = "localhost"
+    elif ":" in host:
+        host = f"[{host}]"
+    return f"{'https' if tls else 'http'}://{host}:{port}/console"
 
 
 def report_access(node: Node) -> None:

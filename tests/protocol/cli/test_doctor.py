@@ -71,18 +71,22 @@ def test_a_port_that_another_process_has_is_named_with_it() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        found = check_port("http", "127.0.0.1", port, is_running=False)
+        found = check_port("http", "127.0.0.1", port, None)
         assert found.level == "failure"
         assert f"(pid {os.getpid()})" in found.found
         assert found.advice is not None
         assert "--http-port" in found.advice
-    assert check_port("http", "127.0.0.1", port, is_running=False).level == "ok"
+        assert check_port("http", "127.0.0.1", port, "another (pid 1)").level == "warning"
+    assert check_port("http", "127.0.0.1", port, None).level == "ok"
+    assert check_port("http", "127.0.0.1", port, "a server (pid 1)").level == "warning"
     assert owner_of(port) is None
 
 
 def test_the_ports_of_the_server_that_runs_are_its_own(goqueue_broker: Broker) -> None:
     port = int(goqueue_broker.http_url.rpartition(":")[2])
-    assert check_port("http", "127.0.0.1", port, is_running=True).level == "ok"
+    found = check_port("http", "127.0.0.1", port, owner_of(port) or "")
+    assert found.level == "ok"
+    assert "in use by the server" in found.found
 
 
 class _Ahead:
@@ -91,6 +95,9 @@ class _Ahead:
     def __init__(self, broker: Broker) -> None:
         self._api = Api(Target(broker.http_url, "test"))
         self.target = self._api.target
+
+    def close(self) -> None:
+        self._api.close()
 
     def get(self, kind: Any, path: str) -> Any:
         found = self._api.get(kind, path)
@@ -107,6 +114,7 @@ class _Ahead:
 def test_another_release_and_another_clock_are_noticed(goqueue_broker: Broker) -> None:
     server: Any = _Ahead(goqueue_broker)
     found = {each.check: each for each in check_server(server)}
+    server.close()
     assert found["versions"].level == "warning"
     assert "upgrade the client" in str(found["versions"].advice)
     assert found["clock"].level == "failure"

@@ -21,7 +21,7 @@ from goqueue.server.errors import DataFolderInUseError, ListenError
 from goqueue.server.folder import LOCK_FILE, PID_FILE, DataFolder
 from goqueue.server.logs import set_up_logging
 from goqueue.server.node import Node
-from goqueue.server.process import recovery_lines
+from goqueue.server.process import console_url, recovery_lines
 from support.brokers import publish, read_all
 from support.server import HOST, running_node
 
@@ -342,3 +342,18 @@ def test_log_lines_for_programs_are_json(capsys: pytest.CaptureFixture[str]) -> 
     first, second = map(json.loads, capsys.readouterr().err.splitlines())
     assert (first["level"], first["message"]) == ("info", "3 things")
     assert "ValueError: invalid literal" in second["exception"]
+
+
+@pytest.mark.parametrize(
+    ("host", "tls", "url"),
+    [
+        ("127.0.0.1", False, "http://127.0.0.1:8080/console"),
+        ("0.0.0.0", True, "https://localhost:8080/console"),
+        ("::", False, "http://localhost:8080/console"),
+        ("::1", False, "http://[::1]:8080/console"),
+    ],
+)
+def test_the_address_of_the_console_can_be_opened_in_a_browser(
+    host: str, url: str, *, tls: bool
+) -> None:
+    assert console_url(host, 8080, tls=tls) == url

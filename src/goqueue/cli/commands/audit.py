@@ -127,7 +127,11 @@ def show_log(
         for fields in newest:
             emit_line(fields, call.output)
         return
-    call.show([], [_shown(each) for each in newest], empty="no such events")
+    call.show(
+        [],
+        [_shown(each) for each in newest],
+        empty="no such events: widen the filters, or see whether audit.enabled is set",
+    )
 
 
 def _shown(fields: dict[str, Any]) -> dict[str, object]:

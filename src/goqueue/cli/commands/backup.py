@@ -97,7 +97,7 @@ def create_backup(
 def list_backups(call: Call, destination: Destination) -> None:
     """List the backups at a destination, the newest first."""
     found = call.api.get(Backups, "/admin/backup", destination=_destination(destination))
-    call.show(found.backups, empty="no backups")
+    call.show(found.backups, empty="no backups there: `goqueue backup create` makes one")
 
 
 @command(app, "show")

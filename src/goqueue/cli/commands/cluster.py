@@ -113,7 +113,11 @@ def list_partitions(
         }
         for each in answer.partitions
     ]
-    call.show(answer, rows, empty="no such partitions")
+    call.show(
+        answer,
+        rows,
+        empty="no such partitions: all of them have a leader, and replicas that are in sync",
+    )
 
 
 @command(app, "install-etcd")

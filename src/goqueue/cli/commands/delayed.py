@@ -9,7 +9,7 @@ import typer
 from goqueue.cli.calls import Call, ForceOption, command, confirm
 from goqueue.cli.completion import topic_names
 from goqueue.cli.output import note
-from goqueue.cli.times import show_time
+from goqueue.cli.times import show_age, show_time
 from goqueue.protocols.http.queues.delayed_shapes import DelayedList, DelayedOut, DelayStatsAnswer
 
 app = typer.Typer(no_args_is_help=True, help="Delayed messages: list, show, cancel.")
@@ -37,7 +37,7 @@ def list_delayed(
     call.show(
         answer,
         [_row(each) for each in answer.messages],
-        empty=f"{topic} has no delayed messages",
+        empty=f"{topic} has no delayed messages: `goqueue produce {topic} --delay 10m` adds one",
     )
     if answer.total > len(answer.messages):
         note(f"{len(answer.messages)} of {answer.total} delayed messages")
@@ -82,8 +82,8 @@ def _row(message: DelayedOut) -> dict[str, Any]:
     return {
         "id": message.id,
         "state": message.state,
-        "due": show_time(message.deliver_at),
-        "published": show_time(message.published_at),
+        "due": show_age(message.deliver_at),
+        "published": show_age(message.published_at),
         "partition": message.partition,
         "priority": message.priority,
         "key": message.key,

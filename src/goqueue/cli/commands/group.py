@@ -28,7 +28,10 @@ GroupArgument: TypeAlias = Annotated[
 @command(app, "list")
 def list_groups(call: Call) -> None:
     """List all groups of all protocols."""
-    call.show(call.api.get(GroupList, "/groups").groups, empty="no consumer groups")
+    call.show(
+        call.api.get(GroupList, "/groups").groups,
+        empty="no consumer groups: a group is created when its first member joins",
+    )
 
 
 @command(app, "describe")
@@ -66,7 +69,11 @@ def describe_group(call: Call, name: GroupArgument) -> None:
 def show_offsets(call: Call, name: GroupArgument) -> None:
     """Show the committed offsets and the lag of a group, by partition."""
     answer = call.api.get(OffsetsAnswer, "/groups/{}/offsets", name)
-    call.show(answer, _offset_rows(answer), empty=f"{name} has no offsets")
+    call.show(
+        answer,
+        _offset_rows(answer),
+        empty=f"{name} has no committed offsets: its members have not committed any yet",
+    )
 
 
 @command(app, "delete")

@@ -30,7 +30,11 @@ def list_queues(call: Call) -> None:
     names = [each.group for each in found if each.type == "queue"]
     groups = [call.api.get(GroupInfo, "/groups/{}", name) for name in names]
     rows = [_line(each, each.queue) for each in groups if each.queue is not None]
-    call.show(groups, rows, empty="no queue groups")
+    call.show(
+        groups,
+        rows,
+        empty="no queue groups: one is created when its first member joins",
+    )
 
 
 @command(app, "describe")

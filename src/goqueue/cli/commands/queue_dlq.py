@@ -12,7 +12,7 @@ from goqueue.cli.completion import topic_names
 from goqueue.cli.errors import UsageError
 from goqueue.cli.output import note, plain
 from goqueue.cli.progress_bars import Bars
-from goqueue.cli.times import moment_ms, show_time
+from goqueue.cli.times import moment_ms, show_age, show_time
 from goqueue.protocols.http.queues.dead_letter_shapes import (
     LetterDetail,
     LetterLine,
@@ -90,7 +90,7 @@ def list_letters(
     call.show(
         answer,
         [_row(each) for each in answer.letters],
-        empty=f"{topic} has no such dead letters",
+        empty=f"{topic} has no such dead letters: other filters may find some",
     )
     if answer.total > len(answer.letters):
         note(f"{len(answer.letters)} of {answer.total} dead letters")
@@ -306,7 +306,7 @@ def _error_row(line: ErrorLine) -> dict[str, Any]:
 def _row(letter: LetterLine) -> dict[str, Any]:
     return {
         "letter": f"{letter.partition}:{letter.offset}",
-        "died": show_time(letter.died_at),
+        "died": show_age(letter.died_at),
         "reason": letter.reason,
         "error": letter.error,
         "group": letter.group,

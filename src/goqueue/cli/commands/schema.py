@@ -149,7 +149,7 @@ def list_versions(call: Call, subject: SubjectArgument) -> None:
     ]
     if not rows:
         call.api.get(list[int], "/subjects/{}/versions", subject)  # the server says it better
-    call.show(rows, empty="no schemas")
+    call.show(rows, empty="no schemas: `goqueue schema register SUBJECT FILE` registers one")
 
 
 @command(app, "register")

@@ -138,7 +138,11 @@ def show_stats(call: Call) -> None:
 
 
 def _show(call: Call, answer: TraceList) -> None:
-    call.show(answer, [_row(each) for each in answer.traces], empty="no such traces")
+    call.show(
+        answer,
+        [_row(each) for each in answer.traces],
+        empty="no such traces: `goqueue trace stats` shows how many messages are sampled",
+    )
     if not answer.complete:
         note("the search stopped at its limit: add filters to narrow it")
 

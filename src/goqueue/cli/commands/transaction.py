@@ -27,7 +27,11 @@ def list_transactions(
 ) -> None:
     """List all transactional ids and their states."""
     found = call.api.get(TransactionList, "/transactions", state=state).transactions
-    call.show(found, [_row(each) for each in found], empty="no transactions")
+    call.show(
+        found,
+        [_row(each) for each in found],
+        empty="no transactions: no producer has a transactional id, or other filters find some",
+    )
 
 
 @command(app, "describe")

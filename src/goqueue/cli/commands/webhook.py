@@ -10,7 +10,7 @@ from goqueue.cli.calls import Call, ForceOption, command, confirm
 from goqueue.cli.errors import CliError, UsageError
 from goqueue.cli.output import Format, note
 from goqueue.cli.secrets import ask_secret
-from goqueue.cli.times import show_time
+from goqueue.cli.times import show_age, show_time
 from goqueue.protocols.http.webhooks.webhook_shapes import (
     DeadEventList,
     DeliveryInfo,
@@ -103,7 +103,11 @@ def create_webhook(
 def list_webhooks(call: Call) -> None:
     """List the webhooks."""
     found = call.api.get(WebhookList, "/admin/webhooks").webhooks
-    call.show(found, [_row(each) for each in found], empty="no webhooks")
+    call.show(
+        found,
+        [_row(each) for each in found],
+        empty="no webhooks: `goqueue webhook create URL` creates one",
+    )
 
 
 @command(app, "get")
@@ -199,18 +203,20 @@ def list_deliveries(
             {
                 "event": each.event,
                 "type": each.type,
-                "happened": show_time(each.happened_at),
-                "dead since": show_time(each.dead_at),
+                "happened": show_age(each.happened_at),
+                "dead since": show_age(each.dead_at),
                 "attempts": each.attempts,
                 "error": each.error,
             }
             for each in letters.events
         ]
-        call.show(letters, dead_rows, empty="no dead events")
+        call.show(
+            letters, dead_rows, empty="no dead events: every event was delivered or is being tried"
+        )
         return
     found = call.api.get(DeliveryList, "/admin/webhooks/{}/deliveries", webhook_id, limit=limit)
     rows = [_delivery(each) for each in found.deliveries]
-    call.show(found, rows, empty="no deliveries yet")
+    call.show(found, rows, empty="no deliveries yet: `goqueue webhook test ID` sends one")
     if found.pending and call.output is Format.TABLE:
         note(f"{found.pending} events wait.")
 
@@ -263,7 +269,7 @@ def _details(webhook: WebhookInfo) -> dict[str, object]:
 
 def _delivery(found: DeliveryInfo) -> dict[str, object]:
     return {
-        "at": show_time(found.at),
+        "at": show_age(found.at),
         "event": found.event,
         "type": found.type,
         "attempt": found.attempt,

@@ -19,10 +19,11 @@ _MAX_PROCESSES: Final = 20_000
 _MAX_NAME: Final = 60
 
 
-def check_port(name: str, host: str, port: int, *, is_running: bool) -> Finding:
+def check_port(name: str, host: str, port: int, server: str | None) -> Finding:
     """Whether a listener could be opened, or whose the port is.
 
-    `is_running` says that the server that commands talk to is there: then a port in use is its own.
+    `server` is the process of the server that commands talk to, if that runs on this machine; the
+    empty text if it cannot be seen which.
     """
     check = f"port {port} ({name})"
     if port == 0:
@@ -33,15 +34,15 @@ def check_port(name: str, host: str, port: int, *, is_running: bool) -> Finding:
         advice = f"change listeners.{name}: this machine cannot listen on {host}"
         return failure(check, f"{host}: {error.strerror or error}", advice)
     if not taken:
-        if is_running:
+        if server is not None:
             return warning(check, "free", f"the server has another listeners.{name}: see its log")
         return ok(check, "free")
     owner = owner_of(port)
-    if is_running and (owner is None or "goqueue" in owner):
-        return ok(check, f"in use by {owner or 'a server'}")
+    if server is not None and owner in {server, None}:
+        return ok(check, f"in use by the server, {owner}" if owner else "in use")
     advice = f"stop it, or start the server with --{name}-port"
     found = f"in use by {owner or 'another process, which only its user or root can see'}"
-    return (warning if is_running else failure)(check, found, advice)
+    return (failure if server is None else warning)(check, found, advice)
 
 
 def is_taken(host: str, port: int) -> bool:

@@ -134,5 +134,5 @@ def _show(call: Call, rules: list[AclInfo]) -> None:
             }
             for each in rules
         ],
-        empty="no rules",
+        empty="no rules: `goqueue acl create` makes one; without rules the roles decide",
     )

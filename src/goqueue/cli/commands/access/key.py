@@ -8,7 +8,7 @@ import typer
 
 from goqueue.cli.calls import Call, ForceOption, command, confirm, parse_pairs
 from goqueue.cli.output import Format, note
-from goqueue.cli.times import show_time
+from goqueue.cli.times import show_age
 from goqueue.protocols.http.access.access_shapes import KeyCreated, KeyInfo, KeyList
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
@@ -58,7 +58,10 @@ def create_key(
 def list_keys(call: Call) -> None:
     """List the API keys."""
     found = call.api.get(KeyList, "/admin/keys").keys
-    call.show([_row(each) for each in found], empty="no API keys")
+    call.show(
+        [_row(each) for each in found],
+        empty="no API keys: `goqueue key create NAME --role ROLE` creates one",
+    )
 
 
 @command(app, "revoke")
@@ -80,8 +83,8 @@ def _row(key: KeyInfo) -> dict[str, object]:
         "prefix": key.prefix,
         "roles": ", ".join(key.roles),
         "tenant": key.tenant,
-        "created": show_time(key.created_at),
-        "expires": None if key.expires_at is None else show_time(key.expires_at),
-        "last used": None if key.last_used is None else show_time(key.last_used),
+        "created": show_age(key.created_at),
+        "expires": None if key.expires_at is None else show_age(key.expires_at),
+        "last used": None if key.last_used is None else show_age(key.last_used),
         "revoked": key.revoked,
     }

@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from goqueue.cli.calls import Call, ForceOption, command, confirm, parse_pairs
-from goqueue.cli.times import show_time
+from goqueue.cli.times import show_age
 from goqueue.protocols.http.access.tenant_shapes import TenantDeleted, TenantInfo, TenantList
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, change, suspend and delete tenants.")
@@ -78,7 +78,9 @@ def list_tenants(
 ) -> None:
     """List the tenants."""
     found = call.api.get(TenantList, "/admin/tenants", status=status).tenants
-    call.show([_row(each) for each in found], empty="no tenants")
+    call.show(
+        [_row(each) for each in found], empty="no tenants: `goqueue tenant create ID` creates one"
+    )
 
 
 @command(app, "get")
@@ -166,7 +168,7 @@ def _row(tenant: TenantInfo) -> dict[str, object]:
         "id": tenant.id,
         "name": tenant.name,
         "status": tenant.status,
-        "created": show_time(tenant.created_at),
+        "created": show_age(tenant.created_at),
         "description": tenant.description,
     }
 

@@ -58,11 +58,11 @@ def reset(call: Call, tenant: TenantArgument, force: ForceOption = False) -> Non
 def topics(call: Call, tenant: TenantArgument) -> None:
     """List the topics of a tenant, as its clients name them."""
     found = call.api.get(_Names, "/admin/tenants/{}/topics", tenant)
-    call.show([{"topic": name} for name in found.topics])
+    call.show([{"topic": name} for name in found.topics], empty=f"{tenant} has no topics yet")
 
 
 @command(app, "groups")
 def groups(call: Call, tenant: TenantArgument) -> None:
     """List the groups of a tenant, as its clients name them."""
     found = call.api.get(_Names, "/admin/tenants/{}/groups", tenant)
-    call.show([{"group": name} for name in found.groups])
+    call.show([{"group": name} for name in found.groups], empty=f"{tenant} has no groups yet")

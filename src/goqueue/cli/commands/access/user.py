@@ -22,7 +22,10 @@ RolesOption: TypeAlias = Annotated[
 def list_users(call: Call) -> None:
     """List users, and other principals that roles were given to."""
     found = call.api.get(UserList, "/admin/users").users
-    call.show([_row(each) for each in found], empty="no users")
+    call.show(
+        [_row(each) for each in found],
+        empty="no users: `goqueue user create NAME --role ROLE` creates one",
+    )
 
 
 @command(app, "create")

@@ -167,7 +167,11 @@ def plan_file(
 def list_pipelines(call: Call) -> None:
     """List the pipelines that report to the broker."""
     answer = call.api.get(PipelineList, "/pipelines")
-    call.show(answer, [_row(each) for each in answer.pipelines], empty="no pipelines")
+    call.show(
+        answer,
+        [_row(each) for each in answer.pipelines],
+        empty="no pipelines: `goqueue pipeline run FILE` runs one",
+    )
 
 
 @command(app, "status")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
 from goqueue.cli.calls import Call, command
 from goqueue.cli.doctor import machine
 from goqueue.cli.doctor.findings import Finding, Level, failure
-from goqueue.cli.doctor.ports import check_port
+from goqueue.cli.doctor.ports import check_port, owner_of
 from goqueue.cli.doctor.server import check_server
 from goqueue.cli.errors import CliError
 from goqueue.cli.output import Format, print_text, printable
@@ -64,10 +65,10 @@ def _findings(call: Call, config_file: str | None) -> Iterator[Finding]:
     if isinstance(config, Finding):
         yield config
     else:
-        is_running = of_server[0].level is Level.OK and _is_here(call)
+        server = _local_server(call) if of_server[0].level is Level.OK else None
         for name in ("kafka", "http", "grpc"):
             address = getattr(config.listeners, name)
-            yield check_port(name, address.host, address.port, is_running=is_running)
+            yield check_port(name, address.host, address.port, server)
         yield machine.check_space(config.broker.data_dir)
         yield machine.check_speed(config.broker.data_dir)
     yield machine.check_descriptors()
@@ -76,9 +77,13 @@ def _findings(call: Call, config_file: str | None) -> Iterator[Finding]:
     yield machine.check_spark()
 
 
-def _is_here(call: Call) -> bool:
-    """Whether the server that commands talk to runs on this machine."""
-    return any(name in call.api.server for name in ("//localhost", "//127.", "//[::1]"))
+def _local_server(call: Call) -> str | None:
+    """The process of the server that commands talk to, if it runs on this machine."""
+    parts = urlsplit(call.api.server)
+    host = parts.hostname or ""
+    if host not in {"localhost", "::1"} and not host.startswith("127."):
+        return None
+    return owner_of(parts.port or 80) or ""
 
 
 def _config(path: str | None) -> Config | Finding:
