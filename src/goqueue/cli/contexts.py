@@ -1,7 +1,7 @@
 """Which server a command talks to: the contexts file, the environment and the flags, in one rule.
 
 A context is a name for a server with its key and its timeout. They are kept in a file in the home
-folder, which only its owner may read, since keys are in it.
+folder, which only its owner may read, since keys are in it, unless they are in the keyring.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from goqueue.cli.errors import CliError, UsageError
+from goqueue.cli.keyring_store import forget_key, read_key, store_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +40,16 @@ class Context:
     server: str = DEFAULT_SERVER
     api_key: str | None = field(default=None, repr=False)
     timeout_s: float | None = None
+    keyring: str | None = None
+    """The key is in the system's keyring, under this name."""
+
+    def key(self) -> str | None:
+        """Its key, wherever that is.
+
+        Raises:
+            CliError: the keyring does not give it.
+        """
+        return self.api_key if self.keyring is None else read_key(self.keyring)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +105,20 @@ class Target:
         return self.server.split(",")
 
 
+def with_key(context: Context, name: str, key: str | None, *, in_keyring: bool = False) -> Context:
+    """The context with another key, in the file or in the keyring; None takes the old one away.
+
+    Raises:
+        CliError: there is no keyring, or it refuses.
+    """
+    if in_keyring and key is not None:
+        store_key(name, key)
+        return replace(context, api_key=None, keyring=name)
+    if context.keyring is not None:
+        forget_key(context.keyring)
+    return replace(context, api_key=key, keyring=None)
+
+
 # --- The rule ------------------------------------------------------------------------------------
 
 
@@ -115,8 +140,8 @@ def resolve(
     """
     chosen, source = _chosen(contexts, environment, server, context)
     key = checked_key(environment.get(KEY_VARIABLE), f"environment {KEY_VARIABLE}")
-    if chosen.api_key is not None and (key is None or context is not None):
-        key = chosen.api_key
+    if key is None or context is not None:
+        key = chosen.key() or key
     if timeout_s is None and (raw := environment.get(TIMEOUT_VARIABLE)):
         timeout_s = parse_timeout(raw, f"environment {TIMEOUT_VARIABLE}")
     timeout_s = timeout_s or chosen.timeout_s or DEFAULT_TIMEOUT_S
@@ -218,11 +243,12 @@ def load(path: Path) -> Contexts:
 
 
 def _entry(document: Mapping[str, Any]) -> Context:
-    key, timeout = document.get("api-key"), document.get("timeout")
+    key, timeout, keyring = (document.get(each) for each in ("api-key", "timeout", "keyring"))
     return Context(
         str(document.get("server", DEFAULT_SERVER)),
         checked_key(None if key is None else str(key), "api-key"),
         None if timeout is None else parse_timeout(timeout, "timeout"),
+        None if keyring is None else str(keyring),
     )
 
 
@@ -234,6 +260,7 @@ def document_of(contexts: Contexts, *, mask: str | None = None) -> dict[str, Any
             name: {
                 "server": each.server,
                 **({} if each.api_key is None else {"api-key": mask or each.api_key}),
+                **({} if each.keyring is None else {"keyring": each.keyring}),
                 **({} if each.timeout_s is None else {"timeout": f"{each.timeout_s:g}s"}),
             }
             for name, each in contexts.by_name.items()

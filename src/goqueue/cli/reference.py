@@ -37,8 +37,10 @@ A command talks to the server of the first of these that is set: `--server`, `--
 variables `GOQUEUE_SERVER` and `GOQUEUE_CONTEXT`, the current context of `~/.goqueue/config.yaml`,
 and by default `http://localhost:8080`. `GOQUEUE_TIMEOUT` and `GOQUEUE_API_KEY` take precedence
 over the file, and flags over them. The key of a context is only sent to the server of that
-context. The file is readable only by its owner. To trust a certificate of a private authority, set
-`SSL_CERT_FILE` to the authority's certificate.
+context. The file is readable only by its owner; `goqueue login --keyring` keeps the key in the
+keyring of the system instead. A context can have several servers of a cluster, with commas between
+them: `goqueue config set-context prod -s https://a:8080,https://b:8080`. To trust a certificate of
+a private authority, set `SSL_CERT_FILE` to the authority's certificate.
 
 Results go to standard output, everything else to standard error. `-o json` and `-o yaml` are for
 programs: field names are stable, sizes are in bytes, times in milliseconds since the epoch.

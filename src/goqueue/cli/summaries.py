@@ -35,6 +35,9 @@ SUMMARIES: Final = {
     "login": (
         "Keep an API key or a token for a server. It is asked for, or read from standard input."
     ),
+    "logout": (
+        "Remove the key of a context from the file or the keyring. The server does not revoke it."
+    ),
     "maintenance": "Status of retention and TTL, and resuming them.",
     "pipeline": "Run, check and inspect Spark pipelines.",
     "quota": "Show and change the quotas of a tenant.",

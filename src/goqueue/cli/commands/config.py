@@ -97,7 +97,8 @@ def set_context(
                 "expected --api-key - with the key on standard input, or use `goqueue login`"
             )
         api_key = typer.get_text_stream("stdin").readline().strip()
-        context = replace(context, api_key=contexts.checked_key(api_key, "--api-key"))
+        key = contexts.checked_key(api_key, "--api-key")
+        context = contexts.with_key(context, name, key)
     if timeout is not None:
         context = replace(context, timeout_s=contexts.parse_timeout(timeout, "--timeout"))
     found = found.with_context(name, context)
@@ -114,6 +115,7 @@ def delete_context(call: Call, name: NameArgument, force: ForceOption = False) -
     if name == found.current:
         raise CliError(f"{name} is the current context: choose another with `use-context` first")
     confirm(f"Context {name} ({server}) will be deleted.", force=force)
+    contexts.with_key(found.named(name), name, None)
     contexts.save(path, found.without(name))
     call.show({"deleted": name})
 
@@ -155,5 +157,6 @@ def _row(context: contexts.Context) -> dict[str, object]:
     return {
         "server": context.server,
         "api-key": None if context.api_key is None else MASK,
+        "keyring": context.keyring,
         "timeout": None if context.timeout_s is None else f"{context.timeout_s:g}s",
     }

@@ -30,6 +30,13 @@ def log_in(
             autocompletion=context_names,
         ),
     ] = None,
+    *,
+    keyring: Annotated[
+        bool,
+        typer.Option(
+            "--keyring", help="Keep it in the keyring of the system; needs goqueue[keyring]."
+        ),
+    ] = False,
 ) -> None:
     """Keep an API key or a token for a server. It is asked for, or read from standard input."""
     path = contexts.file_path()
@@ -39,10 +46,13 @@ def log_in(
     if call.given.server is not None:
         context = replace(context, server=contexts.checked_url(call.given.server, "--server"))
     key = contexts.checked_key(ask_secret("API key or token"), "the API key")
-    context = replace(context, api_key=key)
+    if key is None:
+        raise CliError("nothing was stored: the key is empty")
     _check(contexts.Target(context.server, f"context {chosen}", key))
+    context = contexts.with_key(context, chosen, key, in_keyring=keyring)
     contexts.save(path, replace(found.with_context(chosen, context), current=chosen))
-    call.show({"context": chosen, "server": context.server, "file": str(path)})
+    kept = {"keyring": chosen} if keyring else {"file": str(path)}
+    call.show({"context": chosen, "server": context.server, **kept})
 
 
 def _check(target: contexts.Target) -> None:
