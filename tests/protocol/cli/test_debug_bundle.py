@@ -65,7 +65,7 @@ def test_no_planted_secret_is_in_a_bundle(
     }
     key = secrets["context"]
     run("config", "set-context", "other", "-s", "http://x", "--api-key", "-", input=f"{key}\n")
-    monkeypatch.setenv("GOQUEUE_API_KEY", secrets["env"])
+    monkeypatch.setenv("GOQUEUE_BACKUP_PASSPHRASE", secrets["env"])
     secret_file = tmp_path / "cluster-secret"
     secret_file.write_text(secrets["file"])
     secret_file.chmod(0o600)
