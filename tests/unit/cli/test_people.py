@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.cli import times
 from goqueue.cli.output import Format, emit
 from goqueue.cli.people import for_people
 from goqueue.cli.times import show_age
@@ -39,7 +38,10 @@ def test_units_leave_the_name_and_join_the_value(
 def test_tables_are_for_people_and_json_has_the_numbers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    rows = [{"name": "a", "size_bytes": 5}, {"name": "b", "size_bytes": None}]
+    rows: list[dict[str, object]] = [
+        {"name": "a", "size_bytes": 5},
+        {"name": "b", "size_bytes": None},
+    ]
     emit(rows, Format.TABLE)
     assert capsys.readouterr().out.splitlines() == ["name  size", "a     5 B", "b     -"]
     emit(rows, Format.JSON)
@@ -47,7 +49,7 @@ def test_tables_are_for_people_and_json_has_the_numbers(
 
 
 def test_an_age_looks_back_and_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(times.time, "time", lambda: 1_000_000.0)
+    monkeypatch.setattr("goqueue.cli.times.time.time", lambda: 1_000_000.0)
     assert show_age(1_000_000_000 - 10_800_000) == "3h ago"
     assert show_age(1_000_000_000 + 90_000) == "in 1m 30s"
     assert show_age(-1) == "-1"
