@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 
 NODES: Final = 3
 _PREFIXES: Final = ("/etc/goqueue", "/var/lib/goqueue", "/var/backups", "/tmp/", "/lake")
+_ELSEWHERE: Final = "kafka.example.com:9092"
+"""Another cluster: here the same one."""
 _STARTS_SERVER = re.compile(r"^\s*(?:\w+=\S+ )*goqueue server\b", re.MULTILINE)
 _STARTS_CLUSTER = re.compile(r"^\s*goqueue cluster start\b", re.MULTILINE)
-_ENDLESS = re.compile(r"^\s*goqueue (?:worker|top(?!.*--once)|consume .*--follow)\b")
+_ENDLESS = re.compile(r"^\s*goqueue (?:worker|consume .*--follow)\b")
+_NEEDS_TERMINAL = re.compile(r"^(\s*goqueue top)\b(?!.*--once)")
 _JOB = re.compile(r"\s*(?:&\s*)?(?:#.*)?$")
 
 # What pages call, where it needs more or less than it says.
@@ -86,6 +89,7 @@ class Ports:
 
     def moved(self, text: str) -> str:
         """A text with these in place of the ports that the documentation has."""
+        text = text.replace(_ELSEWHERE, f"{HOST}:{self.kafka}")
         for number in range(NODES):
             for old, new in ((9092, self.kafka), (8080, self.http), (9000, self.grpc)):
                 text = re.sub(
@@ -184,5 +188,5 @@ def _shell(lines: list[str], ports: Ports) -> list[str]:
         elif _ENDLESS.match(line):
             done.append("__endless " + _JOB.sub("", line))
         else:
-            done.append(line)
+            done.append(_NEEDS_TERMINAL.sub(r"\1 --once", line))
     return done

@@ -13,12 +13,14 @@ PAGES = Path(__file__).parents[3] / "docs" / "reference"
 
 def test_the_page_of_errors_is_current() -> None:
     hint = "run: .venv/bin/python -m goqueue.server.references.errors > docs/reference/errors.md"
-    assert (PAGES / "errors.md").read_text(encoding="utf-8") == errors_reference.reference(), hint
+    is_current = (PAGES / "errors.md").read_text(encoding="utf-8") == errors_reference.reference()
+    assert is_current, hint
 
 
 def test_the_page_of_grpc_is_current() -> None:
     hint = "run: .venv/bin/python -m goqueue.server.references.grpc > docs/reference/grpc.md"
-    assert (PAGES / "grpc.md").read_text(encoding="utf-8") == grpc_reference.reference(), hint
+    is_current = (PAGES / "grpc.md").read_text(encoding="utf-8") == grpc_reference.reference()
+    assert is_current, hint
 
 
 def test_every_error_of_the_tree_has_advice() -> None:

@@ -38,6 +38,10 @@ grpcurl -plaintext -d '{"topic": "orders", "messages": [{"value": "aGVsbG8="}]}'
 
 From Python, with the code that comes with GoQueue:
 
+```sh
+goqueue topic create orders
+```
+
 ```python
 import grpc
 
