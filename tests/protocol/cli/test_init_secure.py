@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 import pytest
+import yaml
 from confluent_kafka import Consumer, Producer
+from cryptography import x509
 
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb, goqueue_pb2_grpc as services
 from support.server import ServerProcess
@@ -146,3 +148,23 @@ def test_the_certificates_are_the_authoritys_and_for_their_hosts(made: Made) -> 
         url = f"https://{name}:{port}/healthz"
         subprocess.run([*command, url], capture_output=True, check=True)
     context.load_cert_chain(made.folder / "node.crt", made.folder / "node.key")
+
+
+def test_the_folder_of_a_cluster_is_made_once_and_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "goqueue"
+    peers = ("--peer", "node-1.example:7000", "--peer", "node-2.example:7000")
+    words = ("init", "--secure", "--keep", "--folder", str(folder), *peers)
+    said = goqueue(*words).stdout
+    key = (folder / "admin.key").read_text()
+    assert "key_root" in said
+    assert key in said
+    config = yaml.safe_load((folder / "goqueue.yaml").read_text())
+    assert config["cluster"]["peers"] == ["node-1.example:7000", "node-2.example:7000"]
+    assert config["auth"]["root_key"] == key.strip()
+    certificate = x509.load_pem_x509_certificate((folder / "node.crt").read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert "node-2.example" in names.get_values_for_type(x509.DNSName)
+    assert "is kept as it is" in goqueue(*words).stdout
+    assert (folder / "admin.key").read_text() == key
+    told = goqueue(*(word for word in words if word != "--keep"), code=1).stderr
+    assert "nothing was changed" in told

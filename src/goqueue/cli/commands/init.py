@@ -81,17 +81,37 @@ def set_up(
             "is told to Kafka clients. (default: the name of this machine)",
         ),
     ] = None,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--peer",
+            metavar="HOST:PORT",
+            help="The internal address of a node of a cluster; given for each node. All nodes use "
+            "the same folder or a copy of it.",
+        ),
+    ] = None,
+    keep: Annotated[
+        bool,
+        typer.Option("--keep", help="Succeed and change nothing if everything was made before."),
+    ] = False,
 ) -> None:
     """Set up a server that other machines may reach: certificates, administrator, configuration."""
-    from goqueue.server.setup.secure_folder import make_secure_folder  # noqa: PLC0415 - a server
+    from goqueue.server.setup.secure_folder import (  # noqa: PLC0415 - a server
+        is_made,
+        make_secure_folder,
+    )
 
     if not secure:
         raise UsageError(
             "expected --secure: without logins and TLS there is nothing to set up, "
             "`goqueue server` starts as it is"
         )
+    if keep and is_made(folder):
+        sys.stdout.write(f"{folder} is kept as it is\n")
+        return
+    hosts = host or [socket.gethostname(), *(each.rpartition(":")[0] for each in peer or ())]
     try:
-        made = make_secure_folder(folder, host or [socket.gethostname()])
+        made = make_secure_folder(folder, hosts, peer or ())
     except GoQueueError as error:
         raise CliError(str(error)) from error
     if call.given.output is None:

@@ -1,7 +1,8 @@
 """The folder of a server that other machines may reach: certificates, configuration, administrator.
 
 The administrator is an API key with the role `admin`. It is stored as every key is, as a hash in
-the data folder, by a broker that runs for a moment and listens on this machine only.
+the data folder, by a broker that runs for a moment and listens on this machine only. The nodes of a
+cluster have no data folder to share: there it is the root key, in the configuration.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import secrets
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from goqueue.access.api_keys import KEY_PREFIX, ROOT_ID
 from goqueue.access.roles import ADMIN
 from goqueue.model.tuples import NamedTuple
 from goqueue.runtime.clock import SystemClock
@@ -32,6 +34,7 @@ DATA_FOLDER: Final = "data"
 KAFKA_PORT: Final = 9092
 HTTP_PORT: Final = 8080
 GRPC_PORT: Final = 9000
+_INTERNAL_PORT: Final = 7000
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _KEY_NAME: Final = "administrator"
 _SECRET_BYTES: Final = 32
@@ -51,8 +54,15 @@ class SecureFolder(NamedTuple):
         return f"SecureFolder({self.folder}, {self.key_id})"  # no key
 
 
-def make_secure_folder(folder: Path, hosts: Sequence[str]) -> SecureFolder:
-    """Make everything in a folder that has nothing in it.
+def is_made(folder: Path) -> bool:
+    """Whether everything was made in a folder before: the administrator's key comes last."""
+    return (folder / HEADER_FILE).is_file()
+
+
+def make_secure_folder(
+    folder: Path, hosts: Sequence[str], peers: Sequence[str] = ()
+) -> SecureFolder:
+    """Make everything in a folder that has nothing in it: for a server, or for the nodes `peers`.
 
     Raises:
         StartError: there is something in it, or it cannot be made.
@@ -69,8 +79,14 @@ def make_secure_folder(folder: Path, hosts: Sequence[str]) -> SecureFolder:
         folder.chmod(0o700)
         names = list(dict.fromkeys((*hosts, *_LOCAL)))
         _write_certificates(folder, names)
-        _write(folder / CONFIG_FILE, _configuration(folder, hosts).encode())
-        key_id, key = asyncio.run(_make_administrator(folder))
+        document = _configuration(folder, hosts)
+        if peers:
+            key_id, key = ROOT_ID, KEY_PREFIX + secrets.token_hex(_SECRET_BYTES)
+            _add_cluster(document, folder, peers, key)
+            _write(folder / CONFIG_FILE, _text(document).encode())
+        else:
+            _write(folder / CONFIG_FILE, _text(document).encode())
+            key_id, key = asyncio.run(_make_administrator(folder))
         _write(folder / KEY_FILE, f"{key}\n".encode())
         _write(folder / HEADER_FILE, f"X-API-Key: {key}\n".encode())
     except OSError as error:
@@ -89,10 +105,8 @@ def _write_certificates(folder: Path, names: Sequence[str]) -> None:
     _write(folder / "cluster.secret", secret)
 
 
-def _configuration(folder: Path, hosts: Sequence[str]) -> str:
-    import yaml  # noqa: PLC0415 - a start without a file does not wait for it
-
-    document = {
+def _configuration(folder: Path, hosts: Sequence[str]) -> dict[str, dict[str, object]]:
+    return {
         "broker": {"data_dir": str(folder / DATA_FOLDER)},
         "listeners": {
             "kafka": f"0.0.0.0:{KAFKA_PORT}",
@@ -111,6 +125,27 @@ def _configuration(folder: Path, hosts: Sequence[str]) -> str:
         },
         "http": {"allowed_hosts": list(hosts)},
     }
+
+
+def _add_cluster(
+    document: dict[str, dict[str, object]], folder: Path, peers: Sequence[str], root_key: str
+) -> None:
+    """What the nodes of a cluster have besides; each has its own `broker.node_id`."""
+    document["listeners"]["internal"] = f"0.0.0.0:{_INTERNAL_PORT}"
+    document["auth"]["root_key"] = root_key
+    document["cluster"] = {
+        "peers": list(peers),
+        "secret_file": str(folder / "cluster.secret"),
+        "tls_enabled": True,
+        "tls_cert_file": str(folder / "node.crt"),
+        "tls_key_file": str(folder / "node.key"),
+        "tls_ca_file": str(folder / AUTHORITY_FILE),
+    }
+
+
+def _text(document: dict[str, dict[str, object]]) -> str:
+    import yaml  # noqa: PLC0415 - a start without a file does not wait for it
+
     return (
         "# Made by goqueue init --secure. Every client has to log in, over TLS.\n"
         "# Clients may also show a certificate that ca.key has signed.\n"
