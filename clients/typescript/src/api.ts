@@ -1267,8 +1267,10 @@ export interface Operations {
   "DELETE /topics/{topic}/messages": { path: { topic: string }; query?: { confirm?: boolean; partition?: number; before?: number }; answer: PurgedTopic };
   /** Read a partition from an offset or a time. */
   "GET /topics/{topic}/partitions/{partition}/messages": { path: { topic: string; partition: number }; query?: { offset?: number | "earliest" | "latest"; time?: number | string; limit?: number; wait?: number | string; encoding?: "auto" | "base64"; decode?: "auto" | "none" }; answer: ReadAnswer };
-  /** Search a topic by partition, offset, time, key and text. */
-  "GET /topics/{topic}/search": { path: { topic: string }; query?: { partition?: number; offset?: number; start?: number | string; end?: number | string; key?: string; key_match?: "contains" | "exact"; text?: string; direction?: "newest" | "oldest"; limit?: number; cursor?: string }; answer: SearchAnswer };
+  /** Search a topic by partition, offset, time, key, text and JSON. */
+  "GET /topics/{topic}/search": { path: { topic: string }; query?: { partition?: number; offset?: number; start?: number | string; end?: number | string; key?: string; key_match?: "contains" | "exact"; text?: string; json?: string; direction?: "newest" | "oldest"; limit?: number; cursor?: string }; answer: SearchAnswer };
+  /** Export the messages that a search finds as JSON lines, CSV or Parquet. */
+  "GET /topics/{topic}/export": { path: { topic: string }; query?: { partition?: number; offset?: number; start?: number | string; end?: number | string; key?: string; key_match?: "contains" | "exact"; text?: string; json?: string; direction?: "newest" | "oldest"; format?: "csv" | "jsonl" | "parquet"; limit?: number }; answer: unknown };
   /** List the groups of all protocols. */
   "GET /groups": { answer: GroupList };
   /** Describe a group: members, committed offsets, lag. */

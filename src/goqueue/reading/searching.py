@@ -7,6 +7,7 @@ large the messages are.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -38,6 +39,8 @@ class Wanted(msgspec.Struct, frozen=True, dict=True):
     """In the value, or in the name or the value of a header; ASCII letters in either case."""
     begin_ms: int | None = None
     end_ms: int | None = None
+    also: Callable[[Record], bool] | None = None
+    """What must hold besides; asked last, in the thread that reads."""
 
     @cached_property
     def _key(self) -> bytes | None:
@@ -49,6 +52,9 @@ class Wanted(msgspec.Struct, frozen=True, dict=True):
 
     def matches(self, record: Record) -> bool:
         """Whether a message is one of them."""
+        return self._fits(record) and (self.also is None or self.also(record))
+
+    def _fits(self, record: Record) -> bool:
         _, at_ms, key, value, headers = record
         if (self.begin_ms is not None and at_ms < self.begin_ms) or (
             self.end_ms is not None and at_ms >= self.end_ms

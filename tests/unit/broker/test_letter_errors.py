@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from goqueue.queues.dead_letters.error_groups import MAX_ERROR_GROUPS, ErrorGroups
+from goqueue.queues.dead_letters.error_groups import _MAX_GROUPS, ErrorGroups
 from goqueue.queues.dead_letters.error_patterns import error_pattern
 from goqueue.queues.dead_letters.letters import Letter
 from goqueue.records import Record
@@ -39,8 +39,8 @@ def test_the_pattern_of_a_pattern_is_itself(error: str) -> None:
 
 def test_letters_of_more_groups_than_are_kept_are_counted_as_others() -> None:
     groups = ErrorGroups()
-    names = [chr(0x4E00 + number) for number in range(MAX_ERROR_GROUPS + 5)]
+    names = [chr(0x4E00 + number) for number in range(_MAX_GROUPS + 5)]
     groups.add(letter(at, name) for at, name in enumerate([*names, names[0]]))
     found = groups.largest_first()
     assert (found[0].error, found[0].count, found[0].newest_ms) == (names[0], 2, len(names))
-    assert (len(found), groups.others, groups.letters) == (MAX_ERROR_GROUPS, 5, len(names) + 1)
+    assert (len(found), groups.others, groups.letters) == (_MAX_GROUPS, 5, len(names) + 1)

@@ -20,7 +20,11 @@ from goqueue.protocols.http.queues.dead_letter_shapes import (
     Purged,
     RedriveAnswer,
 )
-from goqueue.protocols.http.queues.letter_selection import DeletedLetters, ErrorLine, ErrorsAnswer
+from goqueue.protocols.http.queues.letter_selection_shapes import (
+    DeletedLetters,
+    ErrorLine,
+    ErrorsAnswer,
+)
 
 app = typer.Typer(
     no_args_is_help=True, help="Dead-letter queues: list, show, redrive, delete, purge."

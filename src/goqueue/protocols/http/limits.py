@@ -33,6 +33,12 @@ MAX_READ_WAIT_MS: Final = 20_000
 MAX_SEARCH_RESULTS: Final = 500
 """Messages that one search returns; a larger `limit` is refused with 400."""
 
+MAX_GROUPED_LETTERS: Final = 20_000
+"""Dead letters that one list of errors counts; the rest is counted by the next request."""
+
+MAX_EXPORT_MESSAGES: Final = 100_000
+"""Messages of one exported file; a larger `limit` is refused with 400."""
+
 MAX_RECEIPTS: Final = 10_000
 """Receipts of one batch of acknowledgements; more are refused with 400."""
 

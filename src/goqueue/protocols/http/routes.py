@@ -16,6 +16,7 @@ from goqueue.protocols.http.groups.deliveries import DeliveryRoutes
 from goqueue.protocols.http.groups.groups import GroupRoutes, QueueSettingsRoutes
 from goqueue.protocols.http.groups.members import MemberRoutes
 from goqueue.protocols.http.groups.offsets import OffsetRoutes
+from goqueue.protocols.http.messages.export import ExportRoutes
 from goqueue.protocols.http.messages.publishing import PublishRoutes
 from goqueue.protocols.http.messages.purge import PurgeRoutes
 from goqueue.protocols.http.messages.reading import MessageRoutes
@@ -53,6 +54,7 @@ def build_router(node: ServedNode) -> Router:
         PublishRoutes(node.broker),
         MessageRoutes(node.broker),
         SearchRoutes(node.broker),
+        ExportRoutes(node.broker),
         PurgeRoutes(node.broker),
         GroupRoutes(node.broker),
         MemberRoutes(node.broker),

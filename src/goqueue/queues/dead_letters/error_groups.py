@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from goqueue.queues.dead_letters.letters import Letter
 
-MAX_ERROR_GROUPS: Final = 200
+_MAX_GROUPS: Final = 200
 """Groups of one answer; letters with an error beyond them are counted as others."""
 _MAX_CONSUMERS: Final = 20
 """Consumer groups that one group of letters names."""
@@ -51,7 +51,7 @@ class ErrorGroups:
             name = (cause.get("reason"), error_pattern(cause.get("error", "")))
             group = self._groups.get(name)
             if group is None:
-                if len(self._groups) >= MAX_ERROR_GROUPS:
+                if len(self._groups) >= _MAX_GROUPS:
                     self.others += 1
                     continue
                 group = ErrorGroup(*name, 0, died_ms, died_ms, letter, set())

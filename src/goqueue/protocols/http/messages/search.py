@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
-from goqueue.insight.decoding import Decoded, decode_values
-from goqueue.protocols.http.api.codecs import Time, time_ms
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
 from goqueue.protocols.http.api.places import LOCAL
 from goqueue.protocols.http.api.rights import READ, on_topic
 from goqueue.protocols.http.api.route import BrokerRoutes, route
-from goqueue.protocols.http.api.shapes import Offset, PartitionNumber, doc
+from goqueue.protocols.http.api.shapes import doc
 from goqueue.protocols.http.limits import MAX_SEARCH_RESULTS
 from goqueue.protocols.http.messages.message_shapes import (
     DecodedOut,
@@ -24,40 +22,29 @@ from goqueue.protocols.http.messages.message_shapes import (
     priority_label,
     text_of,
 )
-from goqueue.reading.search import SHOWN_BYTES, Search
-from goqueue.reading.searching import Hit, Wanted
+from goqueue.protocols.http.messages.search_filters import (
+    Direction,
+    SearchFilters,
+    find,
+    first_spans,
+)
+from goqueue.reading.search import SHOWN_BYTES
 from goqueue.reading.time_range import Span
 
 if TYPE_CHECKING:
+    from goqueue.insight.decoding import Decoded
+    from goqueue.reading.searching import Hit
     from goqueue.records import Headers, Record
     from goqueue.topics.catalogue import Topic
     from goqueue.tracing.tracer import Tracer
 
-_MAX_NEEDLE: Final = 1000
 _TAG: Final = "messages"
 _CURSOR: Final = re.compile(r"\d{1,9}:\d{1,18}-\d{1,18}(?:,\d{1,9}:\d{1,18}-\d{1,18})*", re.ASCII)
 
-Direction: TypeAlias = Literal["newest", "oldest"]
-Needle: TypeAlias = Annotated[str, msgspec.Meta(max_length=_MAX_NEEDLE)]
 
-
-class SearchQuery(msgspec.Struct, forbid_unknown_fields=True):
+class SearchQuery(SearchFilters, forbid_unknown_fields=True):
     """Filters, all of which must match. Repeat them with a `cursor`."""
 
-    partition: Annotated[PartitionNumber | None, doc("Restrict to this one.")] = None
-    offset: Annotated[Offset | None, doc("Start offset; requires a partition.")] = None
-    start: Annotated[Time | None, doc("Inclusive.")] = None
-    end: Annotated[Time | None, doc("Exclusive.")] = None
-    key: Annotated[Needle | None, doc("Text of the key.", "customer-7")] = None
-    key_match: Annotated[
-        Literal["contains", "exact"],
-        doc("`contains` ignores the case of ASCII letters.", "contains"),
-    ] = "contains"
-    text: Annotated[
-        Needle | None,
-        doc("Text in the value or a header, ignoring the case of ASCII letters.", "refund"),
-    ] = None
-    direction: Annotated[Direction, doc("The order of the results.", "newest")] = "newest"
     limit: Annotated[int, doc("The most messages to return.", 50, ge=1, le=MAX_SEARCH_RESULTS)] = 50
     cursor: Annotated[str | None, doc("From the last response.")] = None
 
@@ -89,7 +76,7 @@ class SearchRoutes(BrokerRoutes):
 
     @route("GET", "/topics/{topic}/search", right=on_topic(READ), tag=_TAG, place=LOCAL)
     async def search(self, path: TopicPath, query: SearchQuery) -> SearchAnswer:
-        """Search a topic by partition, offset, time, key and text.
+        """Search a topic by partition, offset, time, key, text and JSON.
 
         One request examines a bounded range, so it may return fewer messages than match, or none:
         continue with the `cursor` until the response is `complete`. Without filters the newest
@@ -97,69 +84,19 @@ class SearchRoutes(BrokerRoutes):
         """
         broker = self._broker
         topic = broker.topics.catalogue.topic(path.topic)
-        begin = None if query.start is None else time_ms(query.start, "start")
-        end = None if query.end is None else time_ms(query.end, "end")
-        wanted = Wanted(
-            key=_needle(query.key, "key"),
-            key_is_whole=query.key_match == "exact",
-            text=_needle(query.text, "text"),
-            begin_ms=begin,
-            end_ms=end,
-        )
-        newest = query.direction == "newest"
         if query.cursor is not None:
             spans = _spans(query.cursor, query.direction, topic)
         else:
-            spans = await self._first_spans(topic, query, begin, end)
-        found = await Search(
-            broker.looks,
-            broker.clock,
-            wanted,
-            query.limit,
-            newest_first=newest,
-        ).run(topic.name, spans)
-        decoded = await decode_values(
-            broker.schemas, topic.name, [each.record for each in found.hits]
-        )
-        await broker.tracer.learn(topic, ((e.partition, e.record.offset) for e in found.hits))
+            spans = await first_spans(broker, topic, query)
+        found = await find(broker, topic, query, spans, query.limit)
+        hits = [hit for hit, _ in found.messages]
+        await broker.tracer.learn(topic, ((e.partition, e.record.offset) for e in hits))
         return SearchAnswer(
-            [
-                _message(topic, hit, value, broker.tracer)
-                for hit, value in zip(found.hits, decoded, strict=True)
-            ],
+            [_message(topic, hit, value, broker.tracer) for hit, value in found.messages],
             _cursor(found.rest, query.direction) if found.rest else None,
             not found.rest,
             found.scanned,
         )
-
-    async def _first_spans(
-        self, topic: Topic, query: SearchQuery, begin: int | None, end: int | None
-    ) -> list[Span]:
-        numbers = None if query.partition is None else [query.partition]
-        spans = await self._broker.time_ranges.spans(topic.name, begin, end, numbers)
-        if query.offset is None:
-            return spans
-        if query.partition is None:
-            raise FieldError(
-                "an offset requires a partition",
-                field="partition",
-                location="query",
-                expected="a partition, beside the offset",
-            )
-        if query.direction == "newest":
-            return [span._replace(end=min(span.end, query.offset + 1)) for span in spans]
-        return [span._replace(start=max(span.start, query.offset)) for span in spans]
-
-
-def _needle(text: str | None, field: str) -> bytes | None:
-    if not text:
-        return None
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise FieldError(
-            f"{field} is no Unicode text", field=field, location="query", expected="Unicode text"
-        ) from error
 
 
 def _cursor(rest: list[Span], direction: Direction) -> str:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Final
-
-import msgspec
+from typing import Final
 
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
 from goqueue.protocols.http.api.rights import DELETE, READ, all_of, on_topic
 from goqueue.protocols.http.api.route import BrokerRoutes, route
-from goqueue.protocols.http.api.shapes import Milliseconds, doc
+from goqueue.protocols.http.limits import MAX_GROUPED_LETTERS
 from goqueue.protocols.http.queues.dead_letter_parts import (
     PLACE,
     filter_of,
@@ -19,56 +17,17 @@ from goqueue.protocols.http.queues.dead_letter_parts import (
     letter_line,
     place_of,
 )
-from goqueue.protocols.http.queues.dead_letter_shapes import ChosenQuery, FilterBody, LetterLine
+from goqueue.protocols.http.queues.dead_letter_shapes import FilterBody, LetterLine
+from goqueue.protocols.http.queues.letter_selection_shapes import (
+    DeletedLetters,
+    DeleteLettersBody,
+    ErrorLine,
+    ErrorsAnswer,
+    ErrorsQuery,
+)
 from goqueue.queues.dead_letters.error_groups import ErrorGroup, ErrorGroups
 
 _TAG: Final = "dead letters"
-MAX_GROUPED_LETTERS: Final = 20_000
-"""Letters that one request groups; the rest is grouped by the next one, from its `next` on."""
-
-
-class ErrorsQuery(ChosenQuery, forbid_unknown_fields=True):
-    """Filters of the letters that are grouped."""
-
-    cursor: Annotated[str | None, doc("`next` of the last response.", "0:19999")] = None
-
-
-class ErrorLine(msgspec.Struct):
-    """Dead letters with the same reason and last error."""
-
-    reason: Annotated[str | None, doc("The reason.", "REJECTED")]
-    error: Annotated[
-        str, doc("The last error, with # for numbers and ids; empty if none was given.", "no #")
-    ]
-    count: Annotated[int, doc("Letters in this group.", 120)]
-    oldest_at: Milliseconds
-    newest_at: Milliseconds
-    groups: Annotated[list[str], doc("Consumer groups.", ["billing"])]
-    example: Annotated[LetterLine, doc("The newest of them.")]
-
-
-class ErrorsAnswer(msgspec.Struct):
-    """Dead letters by reason and last error, the most frequent first."""
-
-    topic: Annotated[str, doc("The original topic.", "orders")]
-    errors: list[ErrorLine]
-    letters: Annotated[int, doc("Matching letters that this response counts.", 10000)]
-    others: Annotated[int, doc("Of them, letters of rarer errors that are not listed.", 0)]
-    next: Annotated[str | None, doc("The `cursor` of the next request; null at the end.")]
-
-
-class DeleteLettersBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Which letters are deleted."""
-
-    filter: Annotated[FilterBody | None, doc("At least one field, or `all` is true.")] = None
-    all: Annotated[bool, doc("Delete every letter when there is no filter.")] = False
-
-
-class DeletedLetters(msgspec.Struct):
-    """What was deleted."""
-
-    topic: str
-    deleted: Annotated[int, doc("Letters deleted by this request.", 12)]
 
 
 class LetterSelectionRoutes(BrokerRoutes):

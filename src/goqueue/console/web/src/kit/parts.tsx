@@ -3,6 +3,7 @@ import type { ButtonHTMLAttributes, ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { asProblem, type Problem } from "../lib/api";
 import { ago, bothTimes, time } from "../lib/format";
+import { copied } from "../lib/clipboard";
 import { oneLine, visible } from "../lib/content";
 import type { Resource } from "../lib/resource";
 import { Link } from "../lib/router";
@@ -329,26 +330,6 @@ export function Bones({ lines = 4 }: { lines?: number }) {
       ))}
     </div>
   );
-}
-
-/** Browsers have a clipboard for pages on HTTPS and on this machine alone; elsewhere a selection is copied. */
-async function copied(text: string): Promise<boolean> {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    const box = document.createElement("textarea");
-    box.value = text;
-    box.className = "unseen";
-    const before = document.activeElement;
-    // Inside of a modal dialog nothing outside of it can be selected.
-    (before?.closest("dialog") ?? document.body).append(box);
-    box.select();
-    const isDone = document.execCommand("copy");
-    box.remove();
-    if (before instanceof HTMLElement) before.focus();
-    return isDone;
-  }
 }
 
 /** Copies a text to the clipboard; the label says so for two seconds. */

@@ -14,6 +14,8 @@ export type Search = {
   end: string;
   key: string;
   text: string;
+  /** A condition on JSON values: `$.amount > 100`. */
+  json: string;
 };
 
 type Answer = { messages: Message[]; cursor: string | null; complete: boolean; scanned: number };
@@ -48,7 +50,7 @@ export function useSearch(topic: string, search: Search, turn: number) {
     const wanted = Math.min(MOST_SHOWN, state.messages.length + PAGE);
     try {
       do {
-        const query = { ...fields(search), limit: wanted - state.messages.length, cursor: cursor.current };
+        const query = { ...searchFields(search), limit: wanted - state.messages.length, cursor: cursor.current };
         const answer = await api.get<Answer>(path("topics", topic, "search"), { query, signal: aborter.signal });
         cursor.current = answer.cursor;
         const isDone = answer.complete || answer.cursor === null;
@@ -79,7 +81,7 @@ export function useSearch(topic: string, search: Search, turn: number) {
   return { found, more: () => void run(false), stop };
 }
 
-function fields(search: Search) {
+export function searchFields(search: Search) {
   return {
     partition: search.partition,
     offset: search.offset,
@@ -87,6 +89,7 @@ function fields(search: Search) {
     end: moment(search.end),
     key: search.key,
     text: search.text,
+    json: search.json,
     direction: search.order,
   };
 }

@@ -10,11 +10,13 @@ import { useStore } from "../lib/store";
 import { clock } from "../lib/theme";
 import type { Message, TopicInfo } from "../lib/types";
 import { type Found, type Search, useSearch } from "./browse";
+import { cellOf, ColumnChooser, useColumns } from "./json-columns";
 import { MessageDetail } from "./message";
+import { CopyCurl, ExportMenu } from "./message-export";
 
 const FOLLOW_MS = 1500;
 
-const FIELDS = ["partition", "order", "offset", "start", "end", "key", "text"] as const;
+const FIELDS = ["partition", "order", "offset", "start", "end", "key", "text", "json"] as const;
 
 /** What the fields of the form hold, and the address; an empty order is the one that fits. */
 type Draft = Record<(typeof FIELDS)[number], string>;
@@ -43,16 +45,23 @@ export function Messages({
   const [turn, setTurn] = useState(0);
   const { found, more, stop } = useSearch(topic.name, search, turn);
   const again = () => setTurn((count) => count + 1);
+  const [columns, setColumns] = useColumns(topic.name);
   return (
     <>
       <SearchForm topic={topic} named={named} onSearch={again} />
       <Card
         flush
         title="Messages"
-        actions={search.order === "newest" && <Follow isBusy={found.busy} onTurn={again} />}
+        actions={
+          <>
+            {search.order === "newest" && <Follow isBusy={found.busy} onTurn={again} />}
+            <ColumnChooser messages={found.messages} columns={columns} onChoose={setColumns} />
+            <ExportMenu topic={topic.name} search={search} />
+          </>
+        }
       >
-        <Results found={found} search={search} isEmpty={topic.total_messages === 0} onPublishAgain={onPublishAgain} />
-        <Progress found={found} isFiltered={search.key !== "" || search.text !== ""} onMore={more} onStop={stop} />
+        <Results found={found} columns={columns} search={search} isEmpty={topic.total_messages === 0} onPublishAgain={onPublishAgain} />
+        <Progress found={found} isFiltered={search.key !== "" || search.text !== "" || search.json !== ""} onMore={more} onStop={stop} />
       </Card>
     </>
   );
@@ -117,6 +126,7 @@ function SearchForm({
           )}
         </Field>
         <TextField label="Text in value or headers" mono value={draft.text} onChange={(text) => set({ text })} />
+        <TextField label="JSON filter" mono placeholder="$.amount > 100 && $.country == 'DE'" value={draft.json} onChange={(json) => set({ json })} />
         <div class="actions">
           <Button type="submit" kind="primary" icon="search">
             Search
@@ -167,11 +177,14 @@ function SearchForm({
 
 function Results({
   found,
+  columns,
   search,
   isEmpty,
   onPublishAgain,
 }: {
   found: Found;
+  /** Fields of JSON values. */
+  columns: readonly string[];
   search: Search;
   /** The topic has no message at all. */
   isEmpty: boolean;
@@ -204,6 +217,11 @@ function Results({
               Time
             </th>
             <th scope="col">Key</th>
+            {columns.map((column) => (
+              <th key={column} scope="col" class="mono">
+                {column}
+              </th>
+            ))}
             <th scope="col">Value</th>
             <th scope="col" class="num minor">
               Size
@@ -217,6 +235,7 @@ function Results({
               <MessageRow
                 key={id}
                 message={message}
+                columns={columns}
                 isOpen={id === open}
                 onToggle={() => setOpen(id === open ? null : id)}
                 onPublishAgain={onPublishAgain}
@@ -235,11 +254,13 @@ function idOf(message: Message): string {
 
 function MessageRow({
   message,
+  columns,
   isOpen,
   onToggle,
   onPublishAgain,
 }: {
   message: Message;
+  columns: readonly string[];
   isOpen: boolean;
   onToggle: () => void;
   onPublishAgain: (message: Message) => void;
@@ -272,6 +293,11 @@ function MessageRow({
         <td class="key">
           <Key message={message} />
         </td>
+        {columns.map((column) => (
+          <td key={column} class="field-cell">
+            <FieldCell message={message} column={column} />
+          </td>
+        ))}
         <td class="wide">
           {message.priority !== "normal" && (
             <>
@@ -284,13 +310,16 @@ function MessageRow({
       </tr>
       {isOpen && (
         <tr class="detail">
-          <td colSpan={5}>
+          <td colSpan={5 + columns.length}>
             <MessageDetail
               message={message}
               extra={
-                <Button icon="send" onClick={() => onPublishAgain(message)}>
-                  Publish again…
-                </Button>
+                <>
+                  <Button icon="send" onClick={() => onPublishAgain(message)}>
+                    Publish again…
+                  </Button>
+                  <CopyCurl message={message} />
+                </>
               }
             />
           </td>
@@ -308,6 +337,11 @@ function Key({ message }: { message: Message }) {
       {message.key_encoding === "base64" && <Badge>bytes</Badge>} <Plain text={message.key} most={60} mono />
     </>
   );
+}
+
+function FieldCell({ message, column }: { message: Message; column: string }) {
+  const text = cellOf(message, column);
+  return text === null ? <span class="muted">–</span> : <Plain text={text} most={60} />;
 }
 
 function Preview({ message }: { message: Message }) {
