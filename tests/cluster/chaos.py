@@ -204,6 +204,8 @@ def main() -> int:
             say("started")
             bursts = [[each] for each in chosen] or at_random(run.trouble, 60 * asked.minutes)
             findings = judged(run, bursts)
+            if findings:
+                keep(run)
         finally:
             for number, node in run.cluster.nodes.items():
                 (folder / f"node-{number}.log").write_text("\n".join(node.log))
@@ -217,6 +219,14 @@ def main() -> int:
     for each in findings[:50]:
         say(str(each))
     return 1 if findings else 0
+
+
+def keep(run: Run) -> None:
+    """Copy the logs of the nodes: their disks go away with the run."""
+    for number, node in run.cluster.nodes.items():
+        kept = run.cluster.folder / f"kept-{number}"
+        with suppress(OSError, shutil.Error):
+            shutil.copytree(node.data_dir / "topics", kept)
 
 
 def judged(run: Run, bursts: Iterable[Sequence[Callable[[Trouble], None]]]) -> list[Finding]:

@@ -9,7 +9,7 @@ invented    in the topic, and never published
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from support.history import Finding
@@ -26,6 +26,8 @@ class Came(NamedTuple):
     """When it was stored, as the broker says; 0 where nobody said."""
     read_ms: int
     """When it was read, by the clock of the reader."""
+    place: str = ""
+    """Its partition and offset, and what else tells it apart, for whoever looks for a mistake."""
 
 
 class Delayed(NamedTuple):
@@ -47,12 +49,19 @@ class Delayed(NamedTuple):
 def judge(run: Delayed) -> list[Finding]:
     """Everything that is wrong with a run."""
     times = Counter(each.value for each in run.came)
+    places = defaultdict[str, list[str]](list)
+    for each in run.came:
+        places[each.value].append(each.place)
     findings = [
         Finding("lost", each)
-        for each in run.acked - run.cancelled - run.in_doubt
+        for each in sorted(run.acked - run.cancelled - run.in_doubt)
         if each not in times
     ]
-    findings += [Finding("doubled", f"{at}, {n} times") for at, n in times.items() if n > 1]
+    findings += [
+        Finding("doubled", f"{value}, {n} times: {places[value]}, due at {run.due_ms.get(value)}")
+        for value, n in times.items()
+        if n > 1
+    ]
     findings += [Finding("cancelled", each) for each in run.cancelled if each in times]
     findings += [Finding("invented", each) for each in times if each not in run.due_ms]
     findings += _early(run)
@@ -63,6 +72,7 @@ def _early(run: Delayed) -> Iterator[Finding]:
     for each in (*run.came, *run.seen):
         due_ms = run.due_ms.get(each.value, 0)
         if each.timestamp_ms and each.timestamp_ms < due_ms:
-            yield Finding("early", f"{each.value}, stored {due_ms - each.timestamp_ms} ms early")
+            told = f"{each.value}, stored {due_ms - each.timestamp_ms} ms early"
+            yield Finding("early", f"{told}, read {each.read_ms - due_ms} ms late: {each.place}")
         elif each.read_ms < due_ms:
             yield Finding("early", f"{each.value}, read {due_ms - each.read_ms} ms early")

@@ -286,7 +286,9 @@ class Delays(Workload):
         value, stamped_ms = message.value().decode(), message.timestamp()[1]
         if stamped_ms == self.made_ms.get(value):
             stamped_ms = 0  # it was due when it was stored, and kept its own
-        return Came(value, stamped_ms, int(time.time() * 1000))
+        place = f"{message.partition()}@{message.offset()} of {message.timestamp()[1]}"
+        headers = message.headers() or []
+        return Came(value, stamped_ms, int(time.time() * 1000), f"{place}, {headers}")
 
     def was_cancelled(self, value: str) -> None:
         """It is confirmed that a message is cancelled."""
