@@ -18,7 +18,7 @@ from goqueue.cluster.records import NodeAddress
 from goqueue.model.errors import (
     AuthenticationFailedError,
     ClusterMismatchError,
-    StaleNodeError,
+    PeerUnavailableError,
 )
 from goqueue.server.peers import PeerConnections
 from goqueue.testing import Cluster
@@ -130,7 +130,7 @@ def test_a_node_with_another_secret(cluster: Cluster) -> None:
 
 
 def test_a_run_of_a_node_that_is_over(cluster: Cluster) -> None:
-    said = refused(cluster, StaleNodeError)
+    said = refused(cluster, PeerUnavailableError)
     assert "node 2 says incarnation 1 and is registered as" in said
     assert "has to stop" in said
 

@@ -62,7 +62,7 @@ class Producer(NamedTuple):
     leader_epoch: int = -1
     """Of a cluster: in which epoch the rest of the batch goes to the partition, if it does."""
     end_offset: int = -1
-    """Where the log of the partition ended before that."""
+    """Where the log of the partition ended before that, and the attempt: `Origin.marked_end`."""
 
 
 class Waiting(NamedTuple):

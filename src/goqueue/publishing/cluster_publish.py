@@ -20,7 +20,7 @@ import msgspec
 from goqueue.model.errors import DelaysUnavailableError, GoQueueError, NotLeaderError
 from goqueue.partitions.partition import Partition, Placed
 from goqueue.publishing.deferred import DeferredPublish
-from goqueue.publishing.delayed import Origin, TakenIn
+from goqueue.publishing.delayed import MAX_ATTEMPT, Origin, TakenIn
 from goqueue.publishing.publish import Publisher, both
 from goqueue.publishing.requests import Acks, Published, PublishRequest
 from goqueue.publishing.straight import waits_for
@@ -49,6 +49,10 @@ is refused, and may be sent again."""
 _MAX_VOID: Final = 100_000
 """Delayed parts that are remembered to be void; of more, the oldest is forgotten. It was asked for
 long before, when its unit was loaded."""
+
+_MAX_GIVEN_UP: Final = 100_000
+"""Batches of which attempts are remembered; of more, the oldest is forgotten. Its producer sends it
+again within moments, or never."""
 
 _Key: TypeAlias = "tuple[TopicPartition, int]"
 """A partition and a producer."""
@@ -85,6 +89,9 @@ class ClusterPublisher(Publisher):
         """One for each split, and for each rest that is not committed yet."""
         self._void: OrderedDict[int, None] = OrderedDict()
         """The first ids of delayed parts whose rest was not stored."""
+        self._given_up: OrderedDict[tuple[_Key, int], tuple[int, int]] = OrderedDict()
+        """By producer and first sequence: the leader epoch, and how many attempts to store the
+        batch were given up in it."""
 
     def publish(self, request: PublishRequest) -> Published | DeferredPublish:
         """Store a batch, now or when those before it are stored. See `Publisher.publish`."""
@@ -150,7 +157,9 @@ class ClusterPublisher(Publisher):
             if request.acks is Acks.NONE:
                 return published
             return published._replace(durable=both(delays.committed(taken), published.durable))
-        origin = Origin(partition.leader_epoch, partition.log_end)
+        origin = Origin.of(
+            partition.leader_epoch, partition.log_end, self._attempt(partition, info)
+        )
         taken, rest = self._split(topic, request, info, found, origin)
         assert rest is not None  # of a producer there is always one: it has the sequence
         deferred, sequence = DeferredPublish(), info.base_sequence
@@ -158,6 +167,19 @@ class ClusterPublisher(Publisher):
         self._splits[split.key] = split
         self._spawn(self._finish(split))
         return deferred
+
+    def _attempt(self, partition: Partition, info: BatchInfo) -> int:
+        """How many attempts to store a batch were given up, in this epoch."""
+        key = (partition.id, info.producer_id), info.base_sequence
+        epoch, count = self._given_up.get(key, (-1, 0))
+        if epoch != partition.leader_epoch:
+            return 0
+        if count > MAX_ATTEMPT:
+            raise DelaysUnavailableError(
+                f"{partition.id}: a batch with delayed messages could not be stored {count} times; "
+                "it can be once another node leads the partition: send it again"
+            )
+        return count
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -177,6 +199,7 @@ class ClusterPublisher(Publisher):
             raise
         measured = self._measured(split.topic, split.rest, published, split.started_s)
         split.deferred.follow(measured)
+        self._given_up.pop((split.key, split.base_sequence), None)
         self._release(split.key)
         try:
             await split.partition.committed(published.placed.end_offset)
@@ -194,6 +217,11 @@ class ClusterPublisher(Publisher):
 
     def _forgo(self, split: _Split, error: BaseException) -> None:
         """The rest is not stored, and never will be: the delayed part is void."""
+        batch = split.key, split.base_sequence
+        self._given_up[batch] = split.origin.leader_epoch, split.origin.attempt + 1
+        self._given_up.move_to_end(batch)
+        if len(self._given_up) > _MAX_GIVEN_UP:
+            self._given_up.popitem(last=False)
         self._void[split.taken.first_id] = None
         if len(self._void) > _MAX_VOID:
             self._void.popitem(last=False)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from goqueue.model.tuples import NamedTuple
+from goqueue.records.batch import ATTEMPT, ATTEMPT_SHIFT
 
 if TYPE_CHECKING:
     from goqueue.partitions.partition import Partition
@@ -16,13 +17,36 @@ if TYPE_CHECKING:
     from goqueue.topics.catalogue import Topic
 
 
+MAX_ATTEMPT: Final = ATTEMPT >> ATTEMPT_SHIFT
+_END_BITS: Final = 48
+
+
 class Origin(NamedTuple):
     """Where the rest of an idempotent batch goes in a cluster, once its delayed part is stored."""
 
     leader_epoch: int
     """The epoch in which this node leads the partition; in another the rest is not stored."""
-    end_offset: int
-    """Where the log of the partition ends before that."""
+    marked_end: int
+    """`end_offset`, and above its bits `attempt`: one number on the wire and in the log."""
+
+    @classmethod
+    def of(cls, leader_epoch: int, end_offset: int, attempt: int) -> Origin:
+        """The origin of one attempt to store a batch."""
+        return cls(leader_epoch, end_offset | attempt << _END_BITS)
+
+    @property
+    def end_offset(self) -> int:
+        """Where the log of the partition ends before that."""
+        return self.marked_end & ((1 << _END_BITS) - 1)
+
+    @property
+    def attempt(self) -> int:
+        """Counts the attempts of this epoch to store the batch; the rest in the log tells its own.
+
+        An attempt that was given up leaves a delayed part behind, perhaps. The rest of a later one
+        must not make that count as well, whoever leads by then.
+        """
+        return self.marked_end >> _END_BITS
 
 
 class SplitBatch(NamedTuple):

@@ -23,7 +23,7 @@ from goqueue.model.errors import (
 from goqueue.model.tuples import NamedTuple
 from goqueue.publishing.rewrite import require_keys
 from goqueue.records import DELIVERY, Compression, Record, encode
-from goqueue.records.batch import CRC_START, BatchInfo
+from goqueue.records.batch import ATTEMPT, ATTEMPT_SHIFT, CRC_START, BatchInfo
 from goqueue.records.checksum import crc32c
 
 if TYPE_CHECKING:
@@ -180,18 +180,21 @@ def marked(batch: memoryview, info: BatchInfo) -> memoryview:
     return data
 
 
-def without_delayed(info: BatchInfo, rest: Sequence[Record], *, keeps_places: bool) -> bytearray:
+def without_delayed(
+    info: BatchInfo, rest: Sequence[Record], *, keeps_places: bool, attempt: int = 0
+) -> bytearray:
     """A batch in which some records are missing.
 
     It has the same offsets and sequences as before when somebody counts on them: an idempotent
-    producer, or a client that works out the offsets of its records from that of the first.
+    producer, or a client that works out the offsets of its records from that of the first. It
+    tells the attempt that stores it.
     """
     if not keeps_places:
         rest = [record._replace(offset=at) for at, record in enumerate(rest)]
     return encode(
         rest,
         compression=Compression.of(info.compression),
-        attributes=info.attributes | DELIVERY,
+        attributes=info.attributes & ~ATTEMPT | DELIVERY | attempt << ATTEMPT_SHIFT,
         base_offset=info.base_offset if keeps_places else 0,
         last_offset_delta=info.last_offset_delta if keeps_places else None,
         producer_id=info.producer_id,

@@ -160,7 +160,7 @@ class LocalTarget:
             )
         found = []
         for is_under_way, each in zip(under_way, batches, strict=True):
-            key = (*each[:3], each.origin.leader_epoch)
+            key = (*each[:3], each.origin.leader_epoch, each.origin.attempt)
             is_gone = each.origin.end_offset < partition.log_start
             if is_under_way:
                 found.append(Rest.UNDER_WAY)
@@ -171,10 +171,16 @@ class LocalTarget:
         return found
 
 
-def _stored(partition: Partition, first: int) -> set[tuple[int, int, int, int]]:
-    """Producer, its epoch and first sequence, and leader epoch of each batch from there on."""
+def _stored(partition: Partition, first: int) -> set[tuple[int, ...]]:
+    """Producer, its epoch, first sequence, leader epoch and attempt of each batch from there on."""
     return {
-        (info.producer_id, info.producer_epoch, info.base_sequence, info.leader_epoch)
+        (
+            info.producer_id,
+            info.producer_epoch,
+            info.base_sequence,
+            info.leader_epoch,
+            info.attempt,
+        )
         for chunk in partition.chunks(first)
         for _, info in walk(chunk.data)
         if info.has_producer and not info.is_control

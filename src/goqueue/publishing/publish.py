@@ -327,7 +327,9 @@ class Publisher(StraightPublisher):
         keeps_places = info.has_producer or not request.delivery
         if not rest and not keeps_places:
             return taken, None
-        batch = memoryview(without_delayed(info, rest, keeps_places=keeps_places))
+        attempt = 0 if origin is None else origin.attempt
+        left = without_delayed(info, rest, keeps_places=keeps_places, attempt=attempt)
+        batch = memoryview(left)
         return taken, request._replace(batch=batch, records=rest if keeps_places else None)
 
     def _store_rest(

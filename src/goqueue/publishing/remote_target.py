@@ -75,7 +75,7 @@ class RemoteTarget:
                 "producer_epoch": each.producer_epoch,
                 "base_sequence": each.base_sequence,
                 "leader_epoch": each.origin.leader_epoch,
-                "end_offset": each.origin.end_offset,
+                "end_offset": each.origin.marked_end,
                 "first_id": each.first_id,
             }
             for each in batches

@@ -13,6 +13,8 @@
 Attributes: bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon.
 Bit 7, which Kafka leaves unused, is set by the broker alone: records of the batch say in headers
 how they are to be delivered (`goqueue.model.delivery`), so that no other batch need be opened.
+Bits 8-14, likewise, of what is left of a batch when its delayed records were stored apart: the
+attempt that stored it (`goqueue.publishing.delayed`).
 The checksum leaves out the first 17 bytes, so that stamping never recomputes it; the log checks
 those against what it knows of the neighbours (`goqueue.storage.scan`).
 """
@@ -49,6 +51,8 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 DELIVERY: Final = 0x80
+ATTEMPT: Final = 0x7F00
+ATTEMPT_SHIFT: Final = 8
 
 PLACE: Final = struct.Struct(">qii")
 """What the log writes over the start of a batch: base offset, the length as it is, leader epoch."""
@@ -121,6 +125,11 @@ class BatchInfo(NamedTuple):
     def has_delivery_headers(self) -> bool:
         """Records of the batch say how they are to be delivered; no others need be looked at."""
         return bool(self.attributes & DELIVERY)
+
+    @property
+    def attempt(self) -> int:
+        """Of a batch whose delayed records were stored apart: which attempt to do so it is of."""
+        return (self.attributes & ATTEMPT) >> ATTEMPT_SHIFT
 
     @property
     def has_producer(self) -> bool:

@@ -130,7 +130,7 @@ class PeerConnections:
 
     async def dial(self, node_id: int) -> Connection:
         """A connection for one caller. See `Peers.dial`."""
-        return await self._connect(node_id, Lane.CALLS)
+        return await self._connect_to_call(node_id)
 
     def close(self) -> None:
         """Hang up on everybody; links that were opened are closed by those who have them."""
@@ -155,13 +155,20 @@ class PeerConnections:
 
     async def _connect_for(self, node_id: int, calls: _Calls) -> Connection:
         try:
-            connection = await self._connect(node_id, Lane.CALLS)
+            connection = await self._connect_to_call(node_id)
         except GoQueueError:
             calls.failures += 1
             calls.retry_at_s = asyncio.get_running_loop().time() + backoff_s(calls.failures)
             raise
         calls.failures = 0
         return connection
+
+    async def _connect_to_call(self, node_id: int) -> Connection:
+        """For what clients have asked of this node: that it registers anew is over in a moment."""
+        try:
+            return await self._connect(node_id, Lane.CALLS)
+        except StaleNodeError as error:
+            raise _unavailable(node_id, error) from None
 
     async def _connect(self, node_id: int, lane: Lane) -> Connection:
         where = self._address_of(node_id)

@@ -148,7 +148,9 @@ class HttpPublisher(Publisher):
     def work(self, name: str) -> None:
         while not self.stopping.wait(PAUSE_S):
             value, due_ms = self.next()
-            message = {"value": value, "deliverAt": due_ms, "partition": self.partition}
+            made_ms = self.workload.made_ms[value]
+            message = {"value": value, "deliverAt": due_ms, "timestamp": made_ms}
+            message["partition"] = self.partition
             path, body = f"/topics/{TOPIC}/messages", {"messages": [message]}
             status, answer = self.workload.ask(self.node, "POST", path, body)
             if status == 200 and answer["results"][0]["status"] == 200:
@@ -170,7 +172,10 @@ class GrpcPublisher(Publisher):
             while not self.stopping.wait(PAUSE_S):
                 value, due_ms = self.next()
                 message = pb.NewMessage(
-                    value=value.encode(), deliver_at_ms=due_ms, partition=self.partition
+                    value=value.encode(),
+                    timestamp_ms=self.workload.made_ms[value],
+                    deliver_at_ms=due_ms,
+                    partition=self.partition,
                 )
                 request = pb.PublishRequest(topic=TOPIC, messages=[message])
                 stub = services.PublishServiceStub(channels[self.node])
@@ -282,7 +287,11 @@ class Delays(Workload):
         self.clients = [*self._publishers, DelayReader(self)]
 
     def came(self, message: Any) -> Came:
-        """A message that was read; its timestamp counts when the broker has given it."""
+        """A message that was read; its timestamp counts when the broker gave it at the hand-over.
+
+        One that was due by the time it was stored has its own: the publisher's, always given, or
+        it would be that of the node that took it in, which may be long before.
+        """
         value, stamped_ms = message.value().decode(), message.timestamp()[1]
         if stamped_ms == self.made_ms.get(value):
             stamped_ms = 0  # it was due when it was stored, and kept its own

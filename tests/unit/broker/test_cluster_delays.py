@@ -13,6 +13,7 @@ from goqueue.delays.entries import CLASSES, DelayedState, unit_of
 from goqueue.model.delivery import DELIVER_AT_HEADER
 from goqueue.model.errors import (
     DelaysUnavailableError,
+    GoQueueError,
     NotLeaderError,
     UnknownDelayedError,
 )
@@ -285,6 +286,36 @@ def test_a_node_that_takes_over_lets_no_delayed_part_go_without_its_rest(tmp_pat
             await it.settle(rounds=200)
             await it.later(1001)
             assert it.stored() == [b"now", b"kept"]
+
+    asyncio.run(main())
+
+
+def test_an_attempt_that_was_given_up_does_not_count_for_the_rest_of_the_next(
+    tmp_path: Path,
+) -> None:
+    """Both were in one epoch, and the leader that knew which one it gave up is gone."""
+
+    async def main() -> None:
+        async with stage(tmp_path / "died") as it:
+            partitions, topics = it.broker.partitions, it.broker.topics.catalogue
+            given_up = it.publish((b"now", 0), (b"later", 1000), sequence=0)
+            logs = [*partitions.of_topic(topics.topic(DELAYED))]
+            (used,) = [each.id.partition // CLASSES for each in logs if each.log_end]
+            own = range(used * CLASSES, (used + 1) * CLASSES)
+            for each in (*partitions.of_topic(topics.topic(DELAY_STATE)), *logs):
+                if each.id.partition in (own if each.id.topic == DELAYED else (used,)):
+                    await partitions.follow(each.id, 2, 5)
+            await it.settle("t")
+            with pytest.raises(GoQueueError):
+                await given_up.durable
+            again = it.publish((b"now", 0), (b"later", 1000), sequence=0)
+            await it.settle()
+            await again.durable
+            shutil.copytree(tmp_path / "died", tmp_path / "next")
+        async with _taken_over(tmp_path / "next") as it:
+            await it.settle(rounds=200)
+            await it.later(1001)
+            assert it.stored() == [b"now", b"later"]
 
     asyncio.run(main())
 

@@ -124,9 +124,19 @@ def test_a_node_with_another_secret_is_refused():
 
 
 def test_a_node_that_was_started_again_elsewhere_is_refused():
-    text = refused(StaleNodeError, node(2, 20), known={2: 21})
+    async def scenario() -> str:
+        async with listening(node(1, 10), {2: 21}) as listener:
+            with pytest.raises(StaleNodeError) as caught:
+                await calling(listener, node(2, 20)).open(1, Lane.LIVE)
+            return str(caught.value)
+
+    text = asyncio.run(scenario())
     assert "20" in text
     assert "21" in text
+
+
+def test_what_a_client_asks_of_a_node_that_registers_anew_may_be_tried_again():
+    assert "registered as 21" in refused(PeerUnavailableError, node(2, 20), known={2: 21})
 
 
 def test_a_second_node_of_the_same_id_is_refused():
