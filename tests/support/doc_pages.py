@@ -138,8 +138,8 @@ def list_of_left_out() -> str:
         "order of its page. These are not, each for the reason beside it. This page is made by",
         "`PYTHONPATH=tests python -m support.doc_pages`.",
         "",
-        "| page | line of the page | begins with | reason |",
-        "| --- | ---: | --- | --- |",
+        "| page | begins with | reason |",
+        "| --- | --- | --- |",
     ]
     for page in pages():
         link = "README" if page.path.name == "README.md" else page.path.relative_to(DOCS).as_posix()
@@ -147,7 +147,7 @@ def list_of_left_out() -> str:
         for block in page.blocks:
             if block.is_left_out:
                 first = commands_of(block).splitlines()[0].replace("|", "\\|")
-                lines.append(f"| {name} | {block.line} | `{first}` | {block.reason} |")
+                lines.append(f"| {name} | `{first}` | {block.reason} |")
     return "\n".join(lines) + "\n"
 
 

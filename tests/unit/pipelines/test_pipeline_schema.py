@@ -23,7 +23,9 @@ PAGES = (DOCS / "how-to/pipelines.md", DOCS / "tutorials/first-pipeline.md")
 EXAMPLES = [
     text
     for page in PAGES
-    for text in re.findall(r"```yaml\n(name: .*?)```", page.read_text(), re.DOTALL)
+    for text in re.findall(
+        r'```yaml(?: title="revenue.yaml")?\n(name: .*?)```', page.read_text(), re.DOTALL
+    )
 ]
 DEMO = resources.files("goqueue.spark.demo").joinpath("orders.yaml").read_text("utf-8")
 ONE_OF = {"topic", "topics", "pattern"}
