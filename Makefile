@@ -46,6 +46,13 @@ test-thorough: $(STAMP) ## every test but the slow ones, with all their cases an
 test-cluster: $(STAMP) ## the tests of every protocol with three nodes in place of a server
 	GOQUEUE_TEST_CLUSTER=3 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/protocol
 
+SPARK_TESTS := $(addprefix tests/spark/test_, spark_fetching.py spark_moves.py spark_planner.py spark_writing.py \
+	source_in_spark.py sink_in_spark.py pipeline_running.py jobs_copying.py)
+
+.PHONY: test-cluster-spark
+test-cluster-spark: $(STAMP) ## Spark's source, sink, a pipeline and jobs with three nodes in place of a broker
+	GOQUEUE_TEST_CLUSTER=3 $(BIN)/python -m pytest -p no:xdist $(SPARK_TESTS)
+
 QUEUE_TESTS := $(wildcard tests/protocol/test_share_*.py tests/protocol/http/test_http_*queue*.py \
 	tests/protocol/http/test_http_*letter*.py tests/protocol/grpc/test_grpc_acks.py \
 	tests/protocol/grpc/test_grpc_queue_stream.py tests/protocol/client/test_*queue*.py \

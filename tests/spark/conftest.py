@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from goqueue.spark.kafka.sharing import close_shared
-from goqueue.testing import Broker
+from support.cluster_broker import SparkCluster, own_broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,9 +58,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[Broker]:
-    """One broker for all of them, each of which has topics of its own."""
-    with Broker() as running:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One broker for all of them, each of which has topics of its own; or three nodes."""
+    with own_broker(tmp_path_factory.mktemp("broker"), kind=SparkCluster) as running:
         yield running
 
 

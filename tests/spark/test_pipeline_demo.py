@@ -135,6 +135,14 @@ def test_the_report_shows_rates_lag_windows_dead_letters_and_the_table_and_loads
     assert "script" not in found.tags
 
 
+def test_the_time_in_which_spark_starts_is_no_part_of_the_plots():
+    idle = [Moment(float(second), 0, 0) for second in range(300)]
+    late = replace(FACTS, moments=[*idle, Moment(303.0, 600, 400), Moment(306.0, 1000, 0)])
+    texts = Page(page(late)).texts
+    assert {"299 s", "303 s", "306 s"} <= set(texts)
+    assert "150 s" not in texts
+
+
 def test_a_run_too_short_to_be_seen_has_a_report_all_the_same():
     some = replace(FACTS, moments=[], revenue=[], reasons=[], countries=[], rows=[])
     assert Page(page(some)).tags.count("svg") == 4

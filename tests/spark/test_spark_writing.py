@@ -37,6 +37,7 @@ from goqueue.spark.writing.task import write_rows
 from goqueue.spark.writing.task_identity import Attempt
 from goqueue.spark.writing.writers import GoQueueBatchWriter, GoQueueStreamWriter
 from goqueue.testing import Broker
+from support.cluster_broker import SparkCluster, own_broker
 from support.committed import committed
 from support.pace import TooLateError, unhurried
 
@@ -45,8 +46,8 @@ KEEP_MS = 60_000
 
 
 @pytest.fixture(scope="module")
-def broker():
-    with Broker() as running:
+def broker(tmp_path_factory):
+    with own_broker(tmp_path_factory.mktemp("broker"), kind=SparkCluster) as running:
         yield running
     close_shared()
 

@@ -26,10 +26,15 @@ class ClusterBroker(ClusterServer):
         self._client: Client | None = None
 
     @property
+    def every_kafka_address(self) -> str:
+        """All nodes, as `bootstrap.servers` lists them."""
+        return ",".join(f"127.0.0.1:{each.ports.kafka}" for each in self.nodes)
+
+    @property
     def client(self) -> Client:
         """Of all nodes."""
         if self._client is None:
-            nodes = [f"127.0.0.1:{each.ports.kafka}" for each in self.nodes]
+            nodes = self.every_kafka_address.split(",")
             self._client = Client(nodes, ClientSettings(call_timeout_ms=90_000))
         return self._client
 
@@ -98,14 +103,26 @@ class ClusterBroker(ClusterServer):
         ]
 
 
+class SparkCluster(ClusterBroker):
+    """The same for programs that are given all nodes, as Spark's drivers and tasks are."""
+
+    @property
+    def kafka_address(self) -> str:
+        return self.every_kafka_address
+
+
 @contextmanager
-def own_broker(folder: Path, settings: Mapping[str, object] | None = None) -> Iterator[Any]:
+def own_broker(
+    folder: Path,
+    settings: Mapping[str, object] | None = None,
+    kind: type[ClusterBroker] = ClusterBroker,
+) -> Iterator[Any]:
     """A broker for one test, or a cluster in its place."""
     if not os.environ.get("GOQUEUE_TEST_CLUSTER"):
         with Broker(settings=settings) as broker:
             yield broker
         return
-    cluster = ClusterBroker(folder / "broker", settings or {})
+    cluster = kind(folder / "broker", settings or {})
     try:
         cluster.start()
         yield cluster

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from goqueue.client.consuming.log_offsets import MISLED
 from goqueue.client.link.addresses import parse_addresses
+from goqueue.client.link.codes import RetriableBrokerError
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.records import Record, encode
 from goqueue.spark.kafka.cluster import Cluster
 from goqueue.spark.kafka.settings import LinkSettings
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 class TopicWriter:
@@ -51,20 +54,34 @@ class TopicWriter:
 
     def append_batch(self, topic: str, partition: int, batch: bytes | bytearray) -> int:
         data = [{"name": topic, "partition_data": [{"index": partition, "records": batch}]}]
-        answer = self._cluster.retry(
-            "producing",
-            lambda: self._cluster.link.ask(
-                ApiKey.PRODUCE,
-                9,
-                transactional_id=None,
-                acks=-1,
-                timeout_ms=60_000,
-                topic_data=data,
-            ),
+        fields = {"transactional_id": None, "acks": -1, "timeout_ms": 60_000, "topic_data": data}
+        place = TopicPartition(topic, partition)
+        result = self._at_leader(
+            place, ApiKey.PRODUCE, 9, lambda said: said.responses[0].partition_responses[0], fields
         )
-        ((result,),) = [each.partition_responses for each in answer.responses]
-        assert result.error_code == 0, result.error_code
         return int(result.base_offset)
+
+    def _at_leader(
+        self,
+        place: TopicPartition,
+        api: ApiKey,
+        version: int,
+        find: Callable[[Any], Any],
+        fields: dict[str, Any],
+    ) -> Any:
+        """Ask whoever leads a partition, and the next one if it has moved."""
+        link = self._cluster.link
+
+        async def ask() -> Any:
+            said = await link.ask(api, version, node=await link.leader(place), **fields)
+            result = find(said)
+            if result.error_code in MISLED:
+                link.misled(place)
+                raise RetriableBrokerError(f"{place} has another leader")
+            assert result.error_code == 0, result.error_code
+            return result
+
+        return self._cluster.retry("asking a leader", ask)
 
     def numbers(self, topic: str, partition: int, first: int, count: int, at_ms: int = 1) -> None:
         """Messages whose values are numbers, one batch of them, `at_ms` apart in time."""
@@ -88,13 +105,9 @@ class TopicWriter:
         assert answer.results[0].error_code == 0
 
     def delete_records(self, topic: str, partition: int, below: int) -> None:
-        answer = self._ask(
-            ApiKey.DELETE_RECORDS,
-            2,
-            topics=[
-                {"name": topic, "partitions": [{"partition_index": partition, "offset": below}]}
-            ],
-            timeout_ms=10_000,
+        parts = [{"partition_index": partition, "offset": below}]
+        fields = {"topics": [{"name": topic, "partitions": parts}], "timeout_ms": 10_000}
+        place = TopicPartition(topic, partition)
+        self._at_leader(
+            place, ApiKey.DELETE_RECORDS, 2, lambda said: said.topics[0].partitions[0], fields
         )
-        ((result,),) = [each.partitions for each in answer.topics]
-        assert result.error_code == 0

@@ -130,17 +130,24 @@ def _tiles(facts: DemoFacts) -> str:
 
 
 def _run(facts: DemoFacts) -> str:
-    spans = [each for each in pairwise(facts.moments) if each[1].at_s > each[0].at_s]
+    moments = _from_first_row(facts.moments)
+    spans = [each for each in pairwise(moments) if each[1].at_s > each[0].at_s]
     rates = [(new.rows - old.rows) / (new.at_s - old.at_s) for old, new in spans]
     panels = [
         svg.Lines("Rows a second, all queries", [_seconds(new) for _, new in spans], rates),
         svg.Lines(
             "Lag, all queries",
-            [_seconds(each) for each in facts.moments],
-            [each.lag for each in facts.moments],
+            [_seconds(each) for each in moments],
+            [each.lag for each in moments],
         ),
     ]
     return svg.chart("The run", "by seconds since the pipeline was started", panels)
+
+
+def _from_first_row(moments: Sequence[Moment]) -> Sequence[Moment]:
+    """Without the time in which Spark starts, but for its last moment."""
+    idle = next((at for at, each in enumerate(moments) if each.rows or each.lag), 0)
+    return moments[max(idle - 1, 0) :]
 
 
 def _seconds(moment: Moment) -> str:
