@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 UNKNOWN = "\u2013"
 HOSTILE = "<img src=x onerror=alert(1)>"
 
+DRAWN = """canvas => {
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    return data.some(each => each > 0);
+}"""
+
 
 def topic_of(api: HttpApi, name: str) -> str:
     api.post("/topics", {"name": name, "num_partitions": 1})
@@ -110,15 +115,35 @@ def test_values_that_are_small_or_alone_are_not_shown_as_nothing(
     history = {"step_ms": 5000, "at": 1_767_225_600_000, "oldest_age_ms": None}
     rates = {"lag": [None, 1, None], "committed_per_s": [0, 0.01, 0.02], "published_per_s": [0] * 3}
     page.route(
-        "**/groups/rare/history",
+        "**/groups/rare/history?range=15m",
         lambda route: route.fulfill(json={**history, **rates, "time_to_drain_ms": None}),
     )
     page.goto("/console/groups/rare")
     chart = page.locator(".card", has=page.get_by_role("heading", name="In and out"))
     expect(chart.locator(".legend")).to_contain_text("Done 0.02/s")
-    levels = chart.locator(".axis text").all_text_contents()
-    assert len(set(levels)) == len(levels) > 1
-    expect(page.locator("circle.lone")).to_have_count(1)
+    plot = chart.get_by_role("img")
+    expect(plot).to_have_attribute("aria-label", re.compile(r"Newest: Published 0/s, Done 0.02/s$"))
+    plot.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(plot).to_have_attribute("aria-label", re.compile(r"Done 0.01/s$"))
+    assert chart.locator("canvas").evaluate(DRAWN)
+    lag = page.locator(".card", has=page.get_by_role("heading", name="Lag", exact=True))
+    assert lag.locator("canvas").evaluate(DRAWN)
+
+
+def test_charts_show_the_range_that_is_chosen(open_page: Callable[..., Page], api: HttpApi) -> None:
+    topic = topic_of(api, "charted")
+    api.publish(topic, "one")
+    page = open_page(f"/topics/{topic}?tab=charts")
+    with page.expect_response(f"**/topics/{topic}/history?range=24h"):
+        page.get_by_role("radio", name="24 h").check(force=True)
+    assert "range=24h" in page.url
+    page.reload()
+    expect(page.get_by_role("radio", name="24 h")).to_be_checked()
+    page.goto("/console?range=1h")
+    expect(page.get_by_role("radio", name="1 h", exact=True)).to_be_checked()
+    plot = page.get_by_role("img", name=re.compile("Messages per second over the last 1 h"))
+    expect(plot).to_be_visible()
 
 
 def test_a_group_is_deleted_when_its_name_is_typed(

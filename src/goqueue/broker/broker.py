@@ -18,8 +18,11 @@ from goqueue.groups.service import Groups
 from goqueue.insight.backlogs import Backlogs
 from goqueue.insight.gauges import BrokerGauges
 from goqueue.insight.group_views import GroupViews
-from goqueue.insight.history import STEP_S, History
+from goqueue.insight.history import History
+from goqueue.insight.history_file import HistoryFile
+from goqueue.insight.history_keeper import SAVE_S, HistoryKeeper
 from goqueue.insight.lag import GroupLag
+from goqueue.insight.lines import STEP_S
 from goqueue.insight.new_dead_letters import NewDeadLetters
 from goqueue.model.internal_topics import USAGE
 from goqueue.partitions.elsewhere.record_deletion import RecordDeletion
@@ -279,6 +282,8 @@ class Broker(LogBroker):
             self.group_views, self.lag, self.partitions, self.clock, self.executor
         )
         self.history = History(self.metrics, self.clock, self.queues, self.backlogs)
+        file = HistoryFile(self.disk, self.data_dir)
+        self.history_keeper = HistoryKeeper(self.history, file, self.executor)
         self._limit_tenants()
         self.usage_topic = UsageTopic(
             self.quotas,
@@ -307,6 +312,7 @@ class Broker(LogBroker):
         await self.topic_changes.finish_deletions(self.topics_at_start, self.groups.forget_topic)
         await self.delays.start()
         self.dead_letters.start()
+        await self.history_keeper.start()
         await self.redrives.start()
         await self.pipelines.start()
         self.metrics.add_source(BrokerGauges(self))
@@ -320,6 +326,7 @@ class Broker(LogBroker):
             await self.webhooks.stop()
         await self.backups.stop()
         await self.usage_topic.stop()
+        await self.history_keeper.save()
         await self.topic_changes.stop()
         await self.pipelines.stop()
         await self.delays.stop()
@@ -347,6 +354,7 @@ class Broker(LogBroker):
         passes = (
             Pass("backlogs", settings.backlogs_s, self.backlogs.look),
             Pass("history", STEP_S, self.history.sample),
+            Pass("file of the history", SAVE_S, self.history_keeper.save),
             Pass("usage of quotas", PASS_S, self.usage_topic.run),
         )
         if not self.access.tenants.is_enabled:
@@ -359,3 +367,4 @@ class Broker(LogBroker):
         self.measures.forget_topic(topic.name)
         self.writer.forget_topic(topic.name)
         self.delays.forget_topic(topic)
+        self.history.topics.forget(topic.name)

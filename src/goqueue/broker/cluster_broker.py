@@ -157,6 +157,7 @@ class ClusterBroker(Broker):
             await self.webhooks.stop()
         await self.backups.stop()
         await self.usage_topic.stop()
+        await self.history_keeper.save()
         await self.topic_changes.stop()
         await self.redrives.stop()
         await self.dead_letters.stop()

@@ -97,6 +97,11 @@ class BrokerConfigs:
                 return int(value)
         return None
 
+    def is_dynamic(self, name: str) -> bool:
+        """Whether there is such a setting, and it can change while a broker runs."""
+        row = BROKER_SETTINGS.get(name)
+        return row is not None and row.is_dynamic
+
     def topic_defaults(self) -> dict[str, str]:
         """What topics use where they say nothing, as far as that was set at run time."""
         return {

@@ -1,20 +1,21 @@
-"""What the last half hour looked like: one point every few seconds, of the node and of each group.
+"""What the last day looked like: one point every few seconds, of the node, its topics and groups.
 
 The pass that takes the points reads what others have counted and looked up; it reads no disk. All
-of it is in memory and bounded: a restart begins anew.
+of it is in memory and bounded, and a file keeps it over a restart.
 """
 
 from __future__ import annotations
 
 import itertools
-from array import array
 from collections import OrderedDict, deque
-from math import isnan, nan
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from goqueue.insight.group_views import is_listed
+from goqueue.insight.history_file import StoredHistory, StoredLines
+from goqueue.insight.lines import RESOLUTIONS, STEP_S, Line, StoredLine
+from goqueue.insight.topic_history import TopicHistory, TopicLines
 from goqueue.insight.vitals import (
     Counts,
     Percentiles,
@@ -26,55 +27,23 @@ from goqueue.insight.vitals import (
 )
 from goqueue.metrics import names
 from goqueue.model.tuples import NamedTuple
+from goqueue.queues.delivery.pages import MessageState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from goqueue.insight.backlogs import Backlog, Backlogs
     from goqueue.metrics.registry import Metrics
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.runtime.clock import Clock
 
-STEP_S: Final = 5.0
-POINTS: Final = 360
-"""Of each line; older ones are forgotten: half an hour."""
 _MAX_GROUPS: Final = 200
 """Groups with a history; of more, those in which nothing happened for the longest have none."""
+_MAX_ABSENT: Final = 120
+"""Points that may find no such group before its lines are forgotten: ten minutes."""
+_FAILURES: Final = (names.MESSAGES_NACKED, names.MESSAGES_REJECTED, names.VISIBILITY_TIMEOUTS)
 _MINUTE: Final = 12
 """Points in a minute, over which latencies are measured."""
-
-
-class Line:
-    """The newest points of one value; one that is not known is null."""
-
-    __slots__ = ("_points",)
-
-    def __init__(self) -> None:
-        self._points = array("d")
-
-    def __len__(self) -> int:
-        return len(self._points)
-
-    def add(self, value: float | None) -> None:
-        """One more point; the oldest goes when there are enough."""
-        if len(self._points) >= POINTS:
-            del self._points[0]
-        self._points.append(nan if value is None else value)
-
-    def newest(self, count: int) -> list[float | None]:
-        """The last points, the newest at the end."""
-        return [_shown(value) for value in self._points[-count:]]
-
-    def values(self) -> list[float | None]:
-        """All of them, the newest at the end."""
-        return [_shown(value) for value in self._points]
-
-
-def _shown(value: float) -> float | None:
-    """As JSON shows it: whole numbers without a fraction, three digits behind the point."""
-    if isnan(value):
-        return None
-    return int(value) if value == int(value) else round(value, 3)
 
 
 class Lately(NamedTuple):
@@ -88,30 +57,48 @@ class Lately(NamedTuple):
     acked_per_s: float
 
 
-class _NodeLines(msgspec.Struct):
-    published: Line
-    consumed: Line
-    failed: Line
-    publish_p99: Line
-    lag: Line
+def _peaks() -> Line:
+    return Line(is_peak=True)
+
+
+class NodeLines(msgspec.Struct):
+    """The node, or what it knows of all groups."""
+
+    published: Line = msgspec.field(default_factory=Line)
+    consumed: Line = msgspec.field(default_factory=Line)
+    failed: Line = msgspec.field(default_factory=Line)
+    bytes_in: Line = msgspec.field(default_factory=Line)
+    bytes_out: Line = msgspec.field(default_factory=Line)
+    publish_p99: Line = msgspec.field(default_factory=_peaks)
+    lag: Line = msgspec.field(default_factory=_peaks)
 
 
 class GroupLines(msgspec.Struct):
-    """How one group got on."""
+    """How one group got on; the last three are empty for log groups."""
 
-    lag: Line
-    uncommitted: Line
+    lag: Line = msgspec.field(default_factory=_peaks)
+    uncommitted: Line = msgspec.field(default_factory=_peaks)
     """The part of the lag in partitions that the group has committed nothing of."""
-    committed: Line
-    published: Line
+    committed: Line = msgspec.field(default_factory=Line)
+    published: Line = msgspec.field(default_factory=Line)
+    in_flight: Line = msgspec.field(default_factory=_peaks)
+    failed: Line = msgspec.field(default_factory=Line)
+    """Deliveries a second that were nacked or rejected, or timed out."""
+    dead: Line = msgspec.field(default_factory=Line)
+    """Messages a second that were dead-lettered."""
+    absent: int = 0
+    """Points in a row that did not find the group."""
 
 
 class History:
-    """The points of the node and of its groups."""
+    """The points of the node, of its topics and of its groups."""
 
     def __init__(
         self, metrics: Metrics, clock: Clock, queues: Iterable[QueueGroup], backlogs: Backlogs
     ) -> None:
+        self._tick = 0
+        """How many points were taken, those that a stopped process could not take included."""
+        self.topics = TopicHistory(metrics)
         self._metrics = metrics
         self._clock = clock
         self._queues = queues
@@ -130,9 +117,10 @@ class History:
         self._acked.append((self._counts[0].at_s, self._acks()))
         self.at_ms = clock.now_ms()
         """When the newest point was taken."""
-        self.node = _NodeLines(*(Line() for _ in range(5)))
+        self.node = NodeLines()
         self._groups: OrderedDict[str, GroupLines] = OrderedDict()
         """The one in which something happened last at the end."""
+        self._failures = self._queue_failures()
 
     def _read(self) -> Counts:
         return read_counts(self._metrics, self._clock.monotonic_s())
@@ -145,15 +133,26 @@ class History:
         self._acked.append((now.at_s, self._acks()))
         self._served.append((now.at_s, self._lanes_served()))
         self.at_ms = self._clock.now_ms()
+        self._tick += 1
+        tick, node = self._tick, self.node
         rates = rates_between(before, now)
-        node = self.node
-        node.published.add(rates.published_per_s)
-        node.consumed.add(rates.consumed_per_s)
-        node.failed.add(rates.failed_per_s)
-        node.publish_p99.add(p99_between(before.publish, now.publish))
+        node.published.add(rates.published_per_s, tick)
+        node.consumed.add(rates.consumed_per_s, tick)
+        node.failed.add(rates.failed_per_s, tick)
+        node.bytes_in.add(rates.bytes_in_per_s, tick)
+        node.bytes_out.add(rates.bytes_out_per_s, tick)
+        node.publish_p99.add(p99_between(before.publish, now.publish), tick)
+        span_s = max(now.at_s - before.at_s, 0.001)
+        self.topics.sample(span_s, tick)
         backlogs = self._backlogs
         left = self._sample_groups(backlogs.all())
-        node.lag.add(left if backlogs.has_looked else None)
+        self._sample_queues(span_s)
+        node.lag.add(left if backlogs.has_looked else None, tick)
+
+    def newest_ms(self, resolution: int) -> int:
+        """The moment of the newest point of a resolution."""
+        steps = RESOLUTIONS[resolution].steps
+        return self.at_ms - round(self._tick % steps * STEP_S * 1000)
 
     # --- The node --------------------------------------------------------------------------------
 
@@ -205,24 +204,63 @@ class History:
                 commits + each.commits_per_s,
                 appends + each.appends_per_s,
             )
-        for group_id in [each for each in self._groups if each not in sums]:
-            del self._groups[group_id]
         acked_per_s = self._acked_per_s()
         for group_id, (lag, uncommitted, moved, appends) in sums.items():
             commits = max(moved, acked_per_s.get(group_id, 0.0))
             lines = self._groups.get(group_id)
             if lines is None:
-                lines = self._groups[group_id] = GroupLines(*(Line() for _ in range(4)))
+                lines = self._groups[group_id] = GroupLines()
                 self._groups.move_to_end(group_id, last=bool(commits or appends))
-            lines.lag.add(lag)
-            lines.uncommitted.add(uncommitted)
-            lines.committed.add(commits)
-            lines.published.add(appends)
+            lines.absent = 0
+            lines.lag.add(lag, self._tick)
+            lines.uncommitted.add(uncommitted, self._tick)
+            lines.committed.add(commits, self._tick)
+            lines.published.add(appends, self._tick)
             if commits or appends:
                 self._groups.move_to_end(group_id)
+        self._sample_absent(sums)
         while len(self._groups) > _MAX_GROUPS:
             self._groups.popitem(last=False)
         return sum(lag for lag, *_ in sums.values())
+
+    def _sample_absent(self, found: Iterable[str]) -> None:
+        """Groups that are not there have no values, and after a while no lines.
+
+        Their coordinator has not read them yet, or they were deleted.
+        """
+        for group_id in self._groups.keys() - set(found):
+            lines = self._groups[group_id]
+            lines.absent += 1
+            if lines.absent > _MAX_ABSENT:
+                del self._groups[group_id]
+                continue
+            for line in (lines.lag, lines.uncommitted, lines.committed, lines.published):
+                line.add(None, self._tick)
+
+    def _sample_queues(self, span_s: float) -> None:
+        """Note a point of what only queue groups have."""
+        before, self._failures = self._failures, self._queue_failures()
+        for group in self._queues:
+            lines = self._groups.get(group.group_id)
+            if lines is None or not is_listed(group):
+                continue
+            was = before.get(group.group_id, (0.0, 0.0))
+            now = self._failures.get(group.group_id, (0.0, 0.0))
+            queues = group.queues.values()
+            lines.in_flight.add(sum(q.total(MessageState.IN_FLIGHT) for q in queues), self._tick)
+            lines.failed.add(max(now[0] - was[0], 0.0) / span_s, self._tick)
+            lines.dead.add(max(now[1] - was[1], 0.0) / span_s, self._tick)
+
+    def _queue_failures(self) -> dict[str, tuple[float, float]]:
+        """Of each queue group: failed deliveries, and messages that were dead-lettered."""
+        failed: dict[str, float] = {}
+        dead: dict[str, float] = {}
+        for name in _FAILURES:
+            for (_, group_id), count in self._metrics.values(name).items():
+                failed[group_id] = failed.get(group_id, 0.0) + count
+        for (_, group_id, _), count in self._metrics.values(names.DEAD_LETTERS).items():
+            dead[group_id] = dead.get(group_id, 0.0) + count
+        return {each: (failed.get(each, 0.0), dead.get(each, 0.0)) for each in failed | dead}
 
     def _lanes_served(self) -> dict[str, tuple[int, ...]]:
         groups = itertools.islice(filter(is_listed, self._queues), _MAX_GROUPS)
@@ -264,3 +302,42 @@ class History:
             group_id: max(count - before.get(group_id, 0.0), 0.0) / span_s
             for group_id, count in now.items()
         }
+
+    # --- The file --------------------------------------------------------------------------------
+
+    def stored(self) -> StoredHistory:
+        """Everything there is, for the file."""
+        return StoredHistory(
+            self.at_ms,
+            self._tick,
+            _stored(self.node),
+            {topic: _stored(lines) for topic, lines in self.topics.lines.items()},
+            {group_id: _stored(lines) for group_id, lines in self._groups.items()},
+        )
+
+    def restore(self, stored: StoredHistory) -> None:
+        """Go on from the file; what it misses until now is not known. For a new history only."""
+        missed = max(round((self._clock.now_ms() - stored.at_ms) / (STEP_S * 1000)), 0)
+        self._tick = stored.tick + missed
+        passed = [self._tick // each.steps - stored.tick // each.steps for each in RESOLUTIONS]
+        _restore(self.node, stored.node, passed)
+        for topic, lines in stored.topics.items():
+            _restore(self.topics.lines.setdefault(topic, TopicLines()), lines, passed)
+        for group_id, lines in stored.groups.items():
+            _restore(self._groups.setdefault(group_id, GroupLines()), lines, passed)
+
+
+def _lines_of(lines: msgspec.Struct) -> dict[str, Line]:
+    found = {name: getattr(lines, name) for name in lines.__struct_fields__}
+    return {name: line for name, line in found.items() if isinstance(line, Line)}
+
+
+def _stored(lines: msgspec.Struct) -> StoredLines:
+    return {name: line.stored() for name, line in _lines_of(lines).items() if len(line)}
+
+
+def _restore(lines: msgspec.Struct, stored: dict[str, StoredLine], passed: Sequence[int]) -> None:
+    for name, line in _lines_of(lines).items():
+        if name in stored:
+            line.restore(stored[name])
+            line.skip(passed)

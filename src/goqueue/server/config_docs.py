@@ -6,6 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from goqueue.configs.broker_configs import BrokerConfigs, Level
+from goqueue.protocols.http.api.served_node import (
+    ChangedSetting,
+    EffectiveSetting,
+)
 from goqueue.server.config import SECTIONS, TABLE, Config
 from goqueue.server.config_kinds import Address, Switch
 
@@ -62,6 +67,32 @@ class Effective(msgspec.Struct, frozen=True):
 def effective(config: Config) -> list[Effective]:
     """Every setting with its value and where that came from."""
     return [Effective(row.full_name, _shown(config, row), config.source(row)) for row in TABLE]
+
+
+def effective_settings(config: Config, configs: BrokerConfigs) -> list[EffectiveSetting]:
+    """Every setting with where its value comes from, and what has changed at run time."""
+    return [
+        EffectiveSetting(
+            setting=row.full_name,
+            value=_shown(config, row),
+            source=config.source(row),
+            default=row.render(row.default) if row.default not in {None, ()} else "",
+            description=row.help,
+            is_secret=row.secret,
+            kafka_name=row.kafka,
+            is_dynamic=row.kafka is not None and configs.is_dynamic(row.kafka),
+            changed=None if row.kafka is None else _changed(configs, row.kafka),
+        )
+        for row in TABLE
+    ]
+
+
+def _changed(configs: BrokerConfigs, name: str) -> ChangedSetting | None:
+    for level in (Level.NODE, Level.CLUSTER):
+        value = configs.overrides(level).get(name)
+        if value is not None:
+            return ChangedSetting(value, "node" if level is Level.NODE else "cluster")
+    return None
 
 
 def kafka_view(config: Config) -> dict[str, str]:

@@ -39,6 +39,7 @@ OUR_NAMES: Final = (
     "etcd",
     "clean-stop",
     "high-watermarks",
+    "history",
     "log-summaries",
     "topics",
     "traces",

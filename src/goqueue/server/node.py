@@ -39,10 +39,12 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.log_broker import LogBroker
     from goqueue.partitions.maintenance import Maintenance
+    from goqueue.protocols.connected import ConnectedClient
     from goqueue.protocols.forwarding import Forwards
     from goqueue.protocols.grpc.carried import CarriedCalls
     from goqueue.protocols.grpc.listener import GrpcListener
     from goqueue.protocols.http.api.app import HttpApp
+    from goqueue.protocols.http.api.served_node import EffectiveSetting
     from goqueue.protocols.http.server.listener import HttpListener
     from goqueue.protocols.kafka.connection.listener import Listener
     from goqueue.server.cluster.cluster_node import ClusterNode
@@ -89,8 +91,7 @@ class Node:
         """What makes this node one of a cluster; None of a node on its own."""
         self.forwards: Forwards | None = None
         """What a node of a cluster asks of others for its clients."""
-        self.is_started = False
-        self.is_ready = False
+        self.is_started = self.is_ready = False
         self._disk = disk or SystemDisk()
         self._clock = clock or SystemClock()
         self._began_s = self._clock.monotonic_s()
@@ -102,7 +103,6 @@ class Node:
         self._advertised: dict[str, Address] = {}
         """Where clients of each Kafka listener come back to, by its name."""
         self._listeners: list[Listener | HttpListener] = []
-        """Those that clients are connected to, and that count them."""
 
     @property
     def uptime_s(self) -> float:
@@ -113,6 +113,17 @@ class Node:
     def connection_count(self) -> int:
         """Connections of clients that are open now; gRPC does not tell."""
         return sum(each.connection_count for each in self._listeners)
+
+    def clients(self) -> list[ConnectedClient]:
+        """Who is connected now, on every listener of clients."""
+        found = [client for each in self._listeners for client in each.clients()]
+        return found + (self.grpc.clients() if hasattr(self, "grpc") else [])
+
+    def effective_settings(self) -> list[EffectiveSetting]:
+        """The configuration that this node runs with; secrets are masked."""
+        from goqueue.server.config_docs import effective_settings  # noqa: PLC0415 - rarely wanted
+
+        return effective_settings(self.config, self.broker.configs)
 
     @property
     def degradation(self) -> str | None:

@@ -7,7 +7,7 @@ import pytest
 
 from goqueue.groups.describe import GroupType
 from goqueue.insight.group_views import GroupLine
-from goqueue.insight.history import GroupLines, Lately, Line
+from goqueue.insight.history import GroupLines, Lately
 from goqueue.insight.new_dead_letters import DeadLetterCount
 from goqueue.insight.overview import Inventory, Totals
 from goqueue.insight.vitals import Percentiles, Rates
@@ -59,7 +59,7 @@ class Scene:
                 member_count=members,
             )
         )
-        lines = self.lines[name] = GroupLines(Line(), Line(), Line(), Line())
+        lines = self.lines[name] = GroupLines()
         for lag in lags:
             lines.lag.add(lag)
             lines.uncommitted.add(uncommitted)

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 from hypothesis import given, strategies as st
 
 from goqueue.insight.backlogs import Backlog
-from goqueue.insight.history import _MAX_GROUPS, POINTS, STEP_S, History, Line
+from goqueue.insight.history import _MAX_ABSENT, _MAX_GROUPS, History
+from goqueue.insight.history_file import HISTORY_FILE, HistoryFile
+from goqueue.insight.lines import POINTS, RANGES, STEP_S, Line, Range
+from goqueue.insight.topic_history import _MAX_TOPICS
 from goqueue.insight.vitals import quantile_ms
 from goqueue.metrics import names
 from goqueue.metrics.kinds import LATENCY_BUCKETS_S
@@ -19,7 +22,11 @@ from goqueue.partitions.lane_index import LaneIndex
 from goqueue.queues.delivery.group import QueueGroup, Source
 from goqueue.queues.delivery.operations import Opened
 from goqueue.queues.delivery.settings import QueueSettings
+from goqueue.runtime.disk import SystemDisk
 from support.clocks import ManualClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Node:
@@ -86,6 +93,10 @@ def test_the_lag_of_a_group_is_that_of_all_its_topics(node: Node) -> None:
     assert lines.lag.values() == [7]
     assert node.history.node.lag.values() == [12]
     node.found = [backlog("h", 5)]
+    for _ in range(_MAX_ABSENT):
+        node.step()
+    assert lines.lag.newest(2) == [None, None]
+    assert node.history.group("g") is lines
     node.step()
     assert node.history.group("g") is None
 
@@ -131,6 +142,84 @@ def test_a_line_holds_half_an_hour() -> None:
         line.add(number)
     assert line.values() == list(range(POINTS, 2 * POINTS))
     assert line.newest(2) == [2 * POINTS - 2, 2 * POINTS - 1]
+
+
+def test_a_coarse_point_is_the_mean_of_its_fine_ones_or_the_largest() -> None:
+    mean, peak = Line(), Line(is_peak=True)
+    for tick in range(1, 25):
+        for line in (mean, peak):
+            line.add(None if tick == 3 else tick, tick)
+    assert mean.within(Range(1, 9)) == [3.6, 9.5, 15.5, 21.5]
+    assert peak.within(Range(1, 9)) == [6, 12, 18, 24]
+    assert peak.within(Range(2, 9)) == [24]
+    assert mean.within(RANGES["5m"]) == [1, 2, None, *range(4, 25)]
+
+
+def test_the_history_goes_on_after_a_restart_and_shows_the_gap(node: Node, tmp_path: Path) -> None:
+    published = node.metrics.counter(names.MESSAGES_PUBLISHED, "t")
+    node.found = [backlog("g", 7)]
+    for _ in range(24):
+        published.add(10)
+        node.step()
+    file = HistoryFile(SystemDisk(), tmp_path)
+    file.write(node.history.stored())
+
+    later = Node()
+    later.clock.advance(node.clock.now_ms() - later.clock.now_ms() + 60_000)
+    stored = file.read()
+    assert stored is not None
+    later.history.restore(stored)
+    gap = [None] * 12
+    lines = later.history.topics.of("t")
+    assert lines is not None
+    assert lines.published.values() == [2] * 24 + gap
+    assert lines.published.within(RANGES["1h"]) == [2] * 4 + gap[:2]
+    assert later.history.node.lag.within(RANGES["24h"]) == [7]
+    group = later.history.group("g")
+    assert group is not None
+    assert group.lag.newest(13) == [7, *gap]
+    later.step()
+    assert lines.published.newest(2) == [None, 0]
+
+
+def test_a_damaged_history_is_reported_and_begins_anew(
+    node: Node, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = HistoryFile(SystemDisk(), tmp_path)
+    assert file.read() is None
+    node.step()
+    file.write(node.history.stored())
+    path = tmp_path / HISTORY_FILE
+    data = path.read_bytes()
+    for damaged in (data[:-1], data[:5], b"", data[:-1] + bytes([data[-1] ^ 1]), b"x" * 99):
+        path.write_bytes(damaged)
+        assert file.read() is None
+        assert "begin anew" in caplog.text
+        caplog.clear()
+    path.write_bytes(data)
+    assert file.read() is not None
+
+
+def test_of_many_topics_those_with_the_newest_traffic_have_a_history(node: Node) -> None:
+    for number in range(_MAX_TOPICS + 5):
+        node.metrics.counter(names.MESSAGES_PUBLISHED, f"t{number}").add(5)
+        if number == _MAX_TOPICS - 1:
+            node.step()
+    node.step()
+    topics = node.history.topics
+    assert len(topics.lines) == _MAX_TOPICS
+    newest = topics.of(f"t{_MAX_TOPICS}")
+    assert newest is not None
+    assert newest.published.values() == [1]
+    assert topics.of("t0") is None
+    topics.forget(f"t{_MAX_TOPICS}")
+    assert topics.of(f"t{_MAX_TOPICS}") is None
+
+
+def test_internal_topics_have_no_history(node: Node) -> None:
+    node.metrics.counter(names.MESSAGES_PUBLISHED, "__consumer_offsets").add(5)
+    node.step()
+    assert not node.history.topics.lines
 
 
 @given(st.lists(st.sampled_from([*LATENCY_BUCKETS_S, 10.0]), min_size=1), st.floats(0.01, 1))

@@ -10,7 +10,7 @@ from goqueue.access.principals import ANONYMOUS
 from goqueue.model.errors import AuthenticationFailedError, AuthorizationFailedError
 from goqueue.model.tuples import NamedTuple
 from goqueue.protocols.grpc.audited import CallTrail
-from goqueue.protocols.grpc.peers import host_of, subject_of
+from goqueue.protocols.grpc.peers import Caller, Callers, host_of, subject_of
 from goqueue.protocols.grpc.rights import HEALTH, TOPIC_READ, TOPIC_WRITE
 from goqueue.protocols.logins import FAILED, MISSING, Logins, credential_of
 from goqueue.protocols.permissions import Permissions
@@ -40,6 +40,7 @@ class Gate:
         self._logins = Logins(broker.authenticator, broker.authorizer, broker.clock.monotonic_s)
         self._allow_health = broker.settings.access.allow_health
         self.trail = CallTrail(broker.audit)
+        self.callers = Callers(broker.clock.monotonic_s)
         self.streams = GuardedStreams(lambda: self._authorizer.version)
 
     async def admit(self, context: aio.ServicerContext[Any, Any], right: Needs) -> Permissions:
@@ -52,6 +53,13 @@ class Gate:
         carried: Principal | None = getattr(context, "principal", None)
         principal = await self._who(context, host, right) if carried is None else carried
         return Permissions(self._authorizer, principal, host)
+
+    def begin_call(self, context: aio.ServicerContext[Any, Any], may: Permissions) -> Caller | None:
+        """Note who calls; None for a call that another node has forwarded."""
+        if getattr(context, "principal", None) is not None:
+            return None
+        agent = dict(context.invocation_metadata() or ()).get("user-agent")
+        return self.callers.begin(context.peer(), may, agent)
 
     def charge(
         self, context: aio.ServicerContext[Any, Any], may: Permissions, right: Needs, size: int

@@ -188,12 +188,17 @@ class ErrorInterceptor(aio.ServerInterceptor):
         async def run(call: Call) -> Any:
             may = call.may = await gate.admit(call.context, right)
             CALLER.set(may)
-            gate.charge(call.context, may, right, 0 if parser is None else len(call.request))
-            if parser is not None:
-                call.request = parser.parse_quickly(call.request) or await parser.parse(
-                    call.request
-                )
-            answer = await permitted(call.request, call.context)
+            begun = gate.begin_call(call.context, may)
+            try:
+                gate.charge(call.context, may, right, 0 if parser is None else len(call.request))
+                if parser is not None:
+                    call.request = parser.parse_quickly(call.request) or await parser.parse(
+                        call.request
+                    )
+                answer = await permitted(call.request, call.context)
+            finally:
+                if begun is not None:
+                    gate.callers.end(begun)
             gate.trail.served(call)
             return answer
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from grpc.aio import ServicerContext
 
     from goqueue.broker.broker import Broker
+    from goqueue.protocols.connected import ConnectedClient
     from goqueue.protocols.forwarding import Forwards
     from goqueue.protocols.grpc.carried import CarriedCalls
 
@@ -174,6 +175,10 @@ class GrpcListener:
             {name: interceptor.carried(name, each) for name, each in methods.handlers.items()}
         )
         self._interceptor = interceptor
+
+    def clients(self) -> list[ConnectedClient]:
+        """Who is connected, as far as there are calls."""
+        return self._gate.callers.clients()
 
     async def start(self) -> None:
         """Listen. Raises `OSError` when the address cannot be listened on."""

@@ -1,15 +1,26 @@
-"""Who is at the other end of a gRPC connection: its address, and its certificate's subject."""
+"""Who is at the other end of gRPC connections: address, certificate's subject, and their calls."""
 
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.protocols.connected import ConnectedClient, shown_name
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from grpc import aio
+
+    from goqueue.protocols.permissions import Permissions
 
 _SUBJECT: Final = "x509_subject"
 """Where gRPC puts the subject of a certificate that it has verified, as of RFC 2253."""
+_MAX_CALLERS: Final = 1000
+"""Connections that are remembered; of more, the one whose last call is the oldest is forgotten."""
+_IDLE_S: Final = 60.0
+"""A connection without a call for so long is no longer shown."""
 _BYTES: Final = re.compile(r"(?:\\[0-9A-F]{2})+")
 """Bytes of a text that is not ASCII, which gRPC's TLS library writes as numbers."""
 
@@ -44,3 +55,60 @@ def _decoded(found: re.Match[str]) -> str:
         return data.decode()
     except UnicodeDecodeError:
         return found[0]
+
+
+class Caller:
+    """One connection, by its calls."""
+
+    __slots__ = ("agent", "last_s", "may", "open_calls", "since_s")
+
+    def __init__(self, now_s: float) -> None:
+        self.may: Permissions | None = None
+        self.agent: str | None = None
+        self.since_s = self.last_s = now_s
+        self.open_calls = 0
+
+
+class Callers:
+    """The connections with the most recent calls; gRPC tells of calls alone."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._callers: OrderedDict[str, Caller] = OrderedDict()
+
+    def begin(self, peer: str, may: Permissions, agent: str | bytes | None) -> Caller:
+        """Note that a call has begun; `end` takes what this returns."""
+        caller = self._callers.get(peer)
+        if caller is None:
+            caller = self._callers[peer] = Caller(self._now_s())
+            if len(self._callers) > _MAX_CALLERS:
+                self._callers.popitem(last=False)
+        self._callers.move_to_end(peer)
+        caller.may = may
+        caller.agent = shown_name(agent)
+        caller.open_calls += 1
+        return caller
+
+    def end(self, caller: Caller) -> None:
+        """Note that a call has ended."""
+        caller.open_calls -= 1
+        caller.last_s = self._now_s()
+
+    def clients(self) -> list[ConnectedClient]:
+        """Those with a call under way, or one in the last minute."""
+        now_s = self._now_s()
+        for peer, caller in list(self._callers.items()):
+            if not caller.open_calls and now_s - caller.last_s > _IDLE_S:
+                del self._callers[peer]
+        return [
+            ConnectedClient(
+                protocol="grpc",
+                listener="gRPC",
+                address=peer.partition(":")[2],
+                principal="" if caller.may is None else caller.may.principal.label,
+                client_id=None,
+                software=caller.agent,
+                age_s=now_s - caller.since_s,
+            )
+            for peer, caller in self._callers.items()
+        ]

@@ -23,9 +23,12 @@ from goqueue.protocols.http.messages.reading import MessageRoutes
 from goqueue.protocols.http.messages.search import SearchRoutes
 from goqueue.protocols.http.operations.admin import AdminRoutes, MaintenanceRoutes
 from goqueue.protocols.http.operations.api_documents import DocumentRoutes
+from goqueue.protocols.http.operations.clients import ClientRoutes
 from goqueue.protocols.http.operations.cluster import ClusterRoutes
+from goqueue.protocols.http.operations.configuration import ConfigurationRoutes
 from goqueue.protocols.http.operations.console import ConsoleRoutes
 from goqueue.protocols.http.operations.events import EventHub, EventRoutes
+from goqueue.protocols.http.operations.histories import HistoryRoutes
 from goqueue.protocols.http.operations.overview import OverviewRoutes, OverviewSource
 from goqueue.protocols.http.operations.pipelines import PipelineRoutes
 from goqueue.protocols.http.operations.probes import ProbeRoutes
@@ -72,6 +75,9 @@ def build_router(node: ServedNode) -> Router:
         SchemaRoutes(node.broker),
         PipelineRoutes(node.broker),
         OverviewRoutes(node, overview),
+        HistoryRoutes(node.broker),
+        ClientRoutes(node),
+        ConfigurationRoutes(node),
         EventRoutes(EventHub(node.broker, overview)),
         AdminRoutes(node),
         MaintenanceRoutes(node.broker),

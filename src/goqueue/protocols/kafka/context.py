@@ -51,6 +51,7 @@ class Session:
         "on_lost",
         "permissions",
         "sasl",
+        "software",
         "take_token",
     )
 
@@ -70,6 +71,8 @@ class Session:
         self.node: Node | None = None
         """The node on the other side of a connection of the internal listener, once proven."""
         self.client_id: str | None = None
+        self.software: str | None = None
+        """Name and version of the client's library, as ApiVersions told them."""
         """What the client calls itself; those of one connection do not change it."""
         self.meter: ClientMeter | None = None
         """What the client takes of its quotas, as of `meter_version`; see `Throttling`."""

@@ -11,6 +11,7 @@ import { Link, match, usePlace } from "./lib/router";
 import { askSession, isSignedOut, nameOf, session, signOut } from "./lib/session";
 import { useStore } from "./lib/store";
 import { clock, theme } from "./lib/theme";
+import { openPalette, Palette } from "./palette";
 import { type ConsolePage, PAGES } from "./pages";
 import { SignInPage } from "./pages/sign-in";
 
@@ -76,6 +77,7 @@ function Shell() {
           )}
         </main>
       </div>
+      <Palette />
       <Questions />
       <Toasts />
     </div>
@@ -105,6 +107,11 @@ function Sidebar({ current }: { current: ConsolePage | undefined }) {
   return (
     <aside class="sidebar" aria-label="GoQueue">
       <Brand />
+      <button type="button" class="palette-button" aria-keyshortcuts="Control+K Meta+K" onClick={openPalette}>
+        <Icon name="search" />
+        <span>Go to…</span>
+        <kbd>Ctrl K</kbd>
+      </button>
       <nav aria-label="Console">
         <ul>
           {pages.map((page) => (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -13,6 +13,7 @@ from goqueue.protocols.http.api.parts import Part, Parts
 from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.operations.attention import Attention, most_urgent
 from goqueue.protocols.http.operations.fresh import Fresh
+from goqueue.protocols.http.operations.history_merges import largest_values, summed_values
 from goqueue.protocols.http.operations.overview import OverviewSource
 from goqueue.protocols.http.operations.overview_answer import (
     HealthOut,
@@ -22,7 +23,7 @@ from goqueue.protocols.http.operations.overview_answer import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from goqueue.insight.overview import Totals
     from goqueue.protocols.forwarding import Forwards
@@ -153,29 +154,15 @@ def _attention(parts: Iterable[Part]) -> list[Attention]:
 
 
 def _history(parts: Sequence[HistoryView]) -> HistoryView:
-    def whole(
-        series: Iterable[list[float | None]], join: Callable[[Sequence[Any]], float | None]
-    ) -> list[float | None]:
-        """Step by step, the last ones of all nodes beside each other."""
-        found = list(series)
-        length = max(map(len, found))
-        padded = [[*[None] * (length - len(each)), *each] for each in found]
-        return [join(step) for step in zip(*padded, strict=True)]
-
     return HistoryView(
         step_ms=parts[0].step_ms,
         at=parts[0].at,
-        published_per_s=whole((each.published_per_s for each in parts), _sum),
-        consumed_per_s=whole((each.consumed_per_s for each in parts), _sum),
-        failed_per_s=whole((each.failed_per_s for each in parts), _sum),
-        publish_p99_ms=whole((each.publish_p99_ms for each in parts), _largest),
-        lag=whole((each.lag for each in parts), _sum),
+        published_per_s=summed_values(each.published_per_s for each in parts),
+        consumed_per_s=summed_values(each.consumed_per_s for each in parts),
+        failed_per_s=summed_values(each.failed_per_s for each in parts),
+        publish_p99_ms=largest_values(each.publish_p99_ms for each in parts),
+        lag=summed_values(each.lag for each in parts),
     )
-
-
-def _sum(values: Sequence[float | None]) -> float | None:
-    known = [each for each in values if each is not None]
-    return sum(known) if known else None
 
 
 def _largest(values: Sequence[float | None]) -> float | None:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import math
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 import goqueue
-from goqueue.insight.history import STEP_S
+from goqueue.insight.lines import STEP_S
 from goqueue.insight.overview import Inventory, history_view, take_inventory
 from goqueue.model.errors import GoQueueError
-from goqueue.protocols.http.api.paths import GroupPath
-from goqueue.protocols.http.api.places import LOCAL, group
+from goqueue.protocols.http.api.places import LOCAL
 from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.responses import Response, json
-from goqueue.protocols.http.api.rights import DESCRIBE, on_cluster, on_group
+from goqueue.protocols.http.api.rights import DESCRIBE, on_cluster
 from goqueue.protocols.http.api.route import route
-from goqueue.protocols.http.api.shapes import Milliseconds, doc
 from goqueue.protocols.http.operations.attention import attention
 from goqueue.protocols.http.operations.changes import marks_of
 from goqueue.protocols.http.operations.fresh import Fresh
@@ -39,23 +36,6 @@ if TYPE_CHECKING:
 
 _TAG: Final = "overview"
 _STEP_MS: Final = round(STEP_S * 1000)
-
-
-class GroupHistory(msgspec.Struct):
-    """The history of a group: one value per step, the last one at `at`."""
-
-    group: str
-    step_ms: int
-    at: Milliseconds
-    lag: list[float | None]
-    committed_per_s: list[float | None]
-    published_per_s: list[float | None]
-    oldest_age_ms: Annotated[
-        int | None, doc("Age of the oldest unconsumed message; null if there is none.")
-    ]
-    time_to_drain_ms: Annotated[
-        int | None, doc("Estimated time to catch up; null if unknown, or never.")
-    ]
 
 
 class OverviewSource:
@@ -167,33 +147,3 @@ class OverviewRoutes:
         if request.is_part:
             return json(await self._source.part())
         return Response(200, await self._source.read())
-
-    @route("GET", "/groups/{group}/history", right=on_group(DESCRIBE), tag=_TAG, place=group())
-    async def group(self, path: GroupPath) -> GroupHistory:
-        """The history of a group over the last half hour.
-
-        Stored for the 200 most recently active groups; empty for others.
-        """
-        broker = self._node.broker
-        broker.group_views.view(path.group)
-        lines = broker.history.group(path.group)
-        backlogs = broker.backlogs.of(path.group)
-        drains = [each.drain_s for each in backlogs if each.lag]
-        ages = [each.oldest_age_s(broker.clock.now_ms()) for each in backlogs if each.oldest_ms]
-        return GroupHistory(
-            group=path.group,
-            step_ms=_STEP_MS,
-            at=broker.history.at_ms,
-            lag=[] if lines is None else lines.lag.values(),
-            committed_per_s=[] if lines is None else lines.committed.values(),
-            published_per_s=[] if lines is None else lines.published.values(),
-            oldest_age_ms=round(max(ages) * 1000) if ages else None,
-            time_to_drain_ms=_longest_ms(drains) if backlogs else None,
-        )
-
-
-def _longest_ms(drains_s: list[float | None]) -> int | None:
-    known = [each for each in drains_s if each is not None]
-    if len(known) < len(drains_s) or any(math.isinf(each) for each in known):
-        return None
-    return round(max(known, default=0.0) * 1000)

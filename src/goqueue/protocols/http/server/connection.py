@@ -14,6 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import GoQueueError
+from goqueue.protocols.connected import ConnectedClient, shown_name
 from goqueue.protocols.http.api.errors import (
     DeadlineExceededError,
     OverloadedError,
@@ -45,6 +46,12 @@ class HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._reader = RequestReader(service, self)
         self.client_host = ""
+        self._address = ""
+        self._opened_s = service.loop.time()
+        self._agent: bytes | None = None
+        """What the client of the newest request calls itself."""
+        self._principal: Principal | None = None
+        """Who has sent the newest request that was answered."""
         self.certified: Principal | None = None
         self._waiting: deque[Exchange] = deque()
         self._active: Exchange | None = None
@@ -57,13 +64,29 @@ class HttpConnection(asyncio.Protocol):
         self.since_s = 0.0
         """Since when the connection waits for what it waits for now."""
 
+    def client(self) -> ConnectedClient:
+        """Who is connected; the principal is that of the request under way, or of the last one."""
+        may = None if self._active is None else self._active.request.may
+        principal = self._principal if may is None else may.principal
+        return ConnectedClient(
+            protocol="http",
+            listener="HTTP",
+            address=self._address,
+            principal="" if principal is None else principal.label,
+            client_id=None,
+            software=shown_name(self._agent),
+            age_s=self._service.loop.time() - self._opened_s,
+        )
+
     # --- The connection ------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Expect a request, unless there are too many of us."""
         self._transport = transport  # type: ignore[assignment]  # uvloop's is no asyncio.Transport
         peer = transport.get_extra_info("peername")
-        self.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
+        if isinstance(peer, tuple):
+            self.client_host = str(peer[0])
+            self._address = f"{peer[0]}:{peer[1]}"
         principal_of = self._settings.certificate_principal
         if principal_of is not None:
             self.certified = principal_of(transport.get_extra_info("peercert"))
@@ -212,6 +235,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _begin(self, exchange: Exchange) -> None:
         self._active = exchange
+        self._agent = exchange.request.headers.get(b"user-agent")
         app, settings = self._service.app, self._settings
         if exchange.polls and len(self._service.polls) >= settings.max_polls:
             exchange.refusal = OverloadedError(
@@ -232,6 +256,8 @@ class HttpConnection(asyncio.Protocol):
 
     async def _answer(self, exchange: Exchange, match: Match) -> None:
         response = await self._service.app.answer(exchange.request, match)
+        if exchange.request.may is not None:
+            self._principal = exchange.request.may.principal
         if self._active is not exchange:  # its time was over, or the client has gone
             return
         if isinstance(response, Stream):

@@ -11,6 +11,7 @@ from goqueue.protocols.http.server.connection import HttpConnection
 from goqueue.protocols.http.server.service import HttpService
 
 if TYPE_CHECKING:
+    from goqueue.protocols.connected import ConnectedClient
     from goqueue.protocols.http.api.app import HttpApp
     from goqueue.protocols.http.server.settings import HttpSettings
 
@@ -36,6 +37,10 @@ class HttpListener:
     def connection_count(self) -> int:
         """Connections that are open now."""
         return len(self.service.connections) if self.service is not None else 0
+
+    def clients(self) -> list[ConnectedClient]:
+        """Who is connected."""
+        return [] if self.service is None else [each.client() for each in self.service.connections]
 
     async def start(self) -> None:
         """Listen. The port is taken when this returns; one in use raises `OSError`."""

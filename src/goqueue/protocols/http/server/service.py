@@ -13,6 +13,7 @@ from goqueue.runtime.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from goqueue.protocols.connected import ConnectedClient
     from goqueue.protocols.http.api.app import HttpApp
     from goqueue.protocols.http.server.settings import HttpSettings
 
@@ -39,6 +40,9 @@ class Connection(Protocol):
     expires_s: float
     since_s: float
     """Since when it waits for what it waits for now."""
+
+    def client(self) -> ConnectedClient:
+        """Who is connected."""
 
     @property
     def waits_for_client(self) -> bool:

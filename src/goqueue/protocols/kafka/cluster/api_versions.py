@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.protocols.connected import shown_name
 from goqueue.protocols.kafka.registry import ApiKey, Registry, api
 from goqueue.protocols.kafka.rights import ANYONE
 from goqueue.wire.kafka.error_codes import ErrorCode
@@ -43,6 +44,9 @@ class ApiVersionsApi:
             and _SOFTWARE.fullmatch(request.client_software_version)
         ):
             return {"error_code": ErrorCode.invalid_request}
+        if ctx.version >= _SOFTWARE_FROM:
+            told = f"{request.client_software_name} {request.client_software_version}"
+            ctx.peer.session.software = shown_name(told)
         return {
             "error_code": ErrorCode.none,
             "api_keys": [_entry(key, *each) for key, each in self._registry.versions().items()],

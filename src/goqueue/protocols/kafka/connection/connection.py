@@ -14,6 +14,7 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from goqueue.protocols.connected import ConnectedClient, shown_name
 from goqueue.protocols.kafka.connection.back_pressure import BackPressure
 from goqueue.protocols.kafka.connection.deadlines import CloseReason
 from goqueue.protocols.kafka.connection.dispatch import CALLS_A_TURN, Call, HandlerFailedError
@@ -37,6 +38,21 @@ class Connection(BackPressure):
         """The event loop has its turn; nothing starts before `_next_turn`."""
         self._is_pumping = False
         self.listener_name = owner.settings.name
+        self.address = "local"
+        self.opened_s = loop.time()
+
+    def client(self) -> ConnectedClient:
+        """Who is connected."""
+        session = self.session
+        return ConnectedClient(
+            protocol="kafka",
+            listener=self.listener_name,
+            address=self.address,
+            principal=session.principal.label,
+            client_id=shown_name(session.client_id),
+            software=session.software,
+            age_s=self._loop.time() - self.opened_s,
+        )
 
     # --- What the transport tells -----------------------------------------------------------------
 
@@ -45,7 +61,11 @@ class Connection(BackPressure):
         # uvloop's transports have the methods of asyncio's class, and are not of it.
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
-        self.host = str(peer[0]) if isinstance(peer, tuple) else "local"
+        if isinstance(peer, tuple):
+            self.host = str(peer[0])
+            self.address = f"{peer[0]}:{peer[1]}"
+        else:
+            self.host = "local"
         self.session.permissions.host = self.host
         if not self._owner.admit(self):
             self._reason = CloseReason.TOO_MANY

@@ -18,6 +18,7 @@ from goqueue.protocols.kafka.settings import ConnectionLimits, ListenerSettings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from goqueue.protocols.connected import ConnectedClient
     from goqueue.protocols.kafka.connection.deadlines import CloseReason
     from goqueue.protocols.kafka.connection.owner import Owned
     from goqueue.protocols.kafka.registry import Registry
@@ -76,6 +77,10 @@ class Listener:
     def connection_count(self) -> int:
         """Connections that are open now."""
         return len(self._connections)
+
+    def clients(self) -> list[ConnectedClient]:
+        """Who is connected."""
+        return [each.client() for each in self._connections]
 
     @property
     def unsent_bytes(self) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import asyncio
 
+    from goqueue.protocols.connected import ConnectedClient
     from goqueue.protocols.kafka.connection.budget import AnswerBudget, RequestBudget
     from goqueue.protocols.kafka.connection.deadlines import CloseReason
     from goqueue.protocols.kafka.connection.dispatch import Dispatcher
@@ -19,6 +20,9 @@ class Owned(Protocol):
 
     host: str
     session: Session
+
+    def client(self) -> ConnectedClient:
+        """Who is connected."""
 
     def sweep(self, now: float, *, patience_s: float) -> bool:
         """Close if a deadline has passed; whether it was closed."""

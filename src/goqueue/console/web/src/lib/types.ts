@@ -46,16 +46,24 @@ export type Overview = {
     gc_pause_ms: number;
   } | null;
   attention: Attention[];
-  history: {
-    step_ms: number;
-    at: number;
-    published_per_s: (number | null)[];
-    consumed_per_s: (number | null)[];
-    failed_per_s: (number | null)[];
-    publish_p99_ms: (number | null)[];
-    lag: (number | null)[];
-  };
+  /** In a cluster: every node that has answered. */
+  nodes?: Pick<Overview, "node_id" | "version" | "uptime_ms" | "disk" | "process">[];
 };
+
+/** One value per step, the last one at `at`. */
+export type Values = (number | null)[];
+
+export type History<Names extends string> = { step_ms: number; at: number } & Record<Names, Values>;
+
+export type NodeHistory = History<
+  "published_per_s" | "consumed_per_s" | "failed_per_s" | "bytes_in_per_s" | "bytes_out_per_s" | "publish_p99_ms" | "lag"
+>;
+
+export type TopicHistory = History<"published_per_s" | "consumed_per_s" | "bytes_in_per_s" | "bytes_out_per_s">;
+
+export type GroupHistory = History<
+  "lag" | "committed_per_s" | "published_per_s" | "in_flight" | "failed_per_s" | "dead_lettered_per_s"
+> & { oldest_age_ms: number | null; time_to_drain_ms: number | null };
 
 export type Encoding = "text" | "base64";
 

@@ -2,9 +2,12 @@
 import { Badge, Card, Empty, Loaded, Note, PageHead, Plain, Stat, Status, type Tone } from "../kit/parts";
 import { type Column, Filter, Table, useFiltered } from "../kit/table";
 import { api } from "../lib/api";
-import { many, NONE, whole } from "../lib/format";
+import { bytes, duration, many, NONE, percent, whole } from "../lib/format";
+import { overview } from "../lib/live";
 import { useResource } from "../lib/resource";
 import { Link } from "../lib/router";
+import { useStore } from "../lib/store";
+import type { Overview } from "../lib/types";
 
 type Node = {
   node_id: number;
@@ -40,14 +43,21 @@ type Health = {
   under_replicated_partitions: number;
 };
 
+/** What a node tells of itself; one that does not answer tells nothing. */
+type Told = NonNullable<Overview["nodes"]>[number];
+type Row = Node & { told: Told | undefined };
+
 const STATES: Record<string, Tone> = { active: "good", starting: "accent", stopping: "warn", fenced: "bad", away: "bad" };
 const EVERY_MS = 2000;
 
-const NODES: Column<Node>[] = [
+const NODES: Column<Row>[] = [
   { id: "node", title: "Node", wide: true, sort: (row) => row.node_id, cell: (row) => <NodeName node={row} /> },
   { id: "state", title: "State", sort: (row) => row.state, cell: (row) => <Status tone={STATES[row.state] ?? "neutral"}>{row.state}</Status> },
   { id: "leads", title: "Leads", number: true, sort: (row) => row.leads, cell: (row) => whole(row.leads) },
   { id: "in_sync", title: "In sync", number: true, sort: (row) => row.in_sync - row.replicas, cell: (row) => `${whole(row.in_sync)} of ${whole(row.replicas)}` },
+  { id: "disk", title: "Disk used", number: true, minor: true, sort: (row) => row.told?.disk?.used_bytes ?? 0, cell: (row) => (row.told?.disk ? percent(row.told.disk.used_bytes / row.told.disk.total_bytes) : NONE) },
+  { id: "memory", title: "Memory", number: true, minor: true, sort: (row) => row.told?.process?.rss_bytes ?? 0, cell: (row) => bytes(row.told?.process?.rss_bytes) },
+  { id: "uptime", title: "Uptime", number: true, minor: true, sort: (row) => row.told?.uptime_ms ?? 0, cell: (row) => duration(row.told?.uptime_ms) },
   { id: "address", title: "Address", minor: true, cell: (row) => <Plain mono text={Object.values(row.listeners)[0] ?? NONE} /> },
   { id: "rack", title: "Rack", minor: true, sort: (row) => row.rack ?? "", cell: (row) => row.rack ?? NONE },
   { id: "version", title: "Version", minor: true, sort: (row) => row.version, cell: (row) => row.version || NONE },
@@ -64,19 +74,38 @@ const PARTITIONS: Column<Partition>[] = [
 export function ClusterPage() {
   const nodes = useResource((signal) => api.get<{ cluster_id: string; nodes: Node[] }>("/cluster/nodes", { signal }), [], { everyMs: EVERY_MS });
   const health = useResource((signal) => api.get<Health>("/cluster/health", { signal }), [], { everyMs: EVERY_MS });
+  const said = useStore(overview);
+  const told = (node: Node): Told | undefined => said?.nodes?.find((each) => each.node_id === node.node_id) ?? (said?.node_id === node.node_id ? said : undefined);
   return (
     <>
       <PageHead title="Cluster" lead="The same from every node." />
+      {nodes.data && <Unreachable nodes={nodes.data.nodes} />}
       {health.data && <HealthLine health={health.data} />}
       <Loaded from={nodes}>
         {(found) => (
           <Card title="Nodes" flush>
-            <Table label="Nodes" rows={found.nodes} columns={NODES} rowKey={(row) => String(row.node_id)} first={{ column: "node" }} empty={<Empty title="No nodes" />} />
+            <Table label="Nodes" rows={found.nodes.map((node) => ({ ...node, told: told(node) }))} columns={NODES} rowKey={(row) => String(row.node_id)} first={{ column: "node" }} empty={<Empty title="No nodes" />} />
           </Card>
         )}
       </Loaded>
       <Partitions />
     </>
+  );
+}
+
+/** Nodes that do not answer, by name, and what is missing because of it. */
+function Unreachable({ nodes }: { nodes: Node[] }) {
+  const missing = nodes.filter((each) => each.state === "away" || each.state === "fenced");
+  if (missing.length === 0) return null;
+  return (
+    <Note tone="bad">
+      {missing.map((each) => (
+        <p key={each.node_id}>
+          <strong>{each.name || `node ${each.node_id}`}</strong> is {each.state}: {many(each.replicas - each.in_sync, "replica")} of{" "}
+          {whole(each.replicas)} on it {each.replicas - each.in_sync === 1 ? "is" : "are"} not in sync.
+        </p>
+      ))}
+    </Note>
   );
 }
 

@@ -1,13 +1,15 @@
 // One group: its members and their partitions, its lag over time, and its committed offsets.
 import { useState } from "preact/hooks";
-import { LineChart } from "../kit/chart";
 import { ask } from "../kit/dialog";
+import { HistoryChart } from "../kit/history";
 import { Badge, Button, Card, Empty, Loaded, PageHead, Plain, Stat, Status } from "../kit/parts";
+import { type Range, RangePicker, useRange } from "../kit/range";
 import { type Column, Table } from "../kit/table";
 import { api, path } from "../lib/api";
 import { count, duration, many, perSecond, whole } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { go, Link, type Params } from "../lib/router";
+import type { GroupHistory } from "../lib/types";
 import { type GroupLine, kindOf, toneOf } from "./groups";
 import { QueueSettings } from "./queue-settings";
 import { ResetOffsets } from "./reset-offsets";
@@ -50,16 +52,6 @@ export type GroupInfo = GroupLine & {
   queue: QueueInfo | null;
 };
 
-type GroupHistory = {
-  step_ms: number;
-  at: number;
-  lag: (number | null)[];
-  committed_per_s: (number | null)[];
-  published_per_s: (number | null)[];
-  oldest_age_ms: number | null;
-  time_to_drain_ms: number | null;
-};
-
 type PartitionRow = {
   topic: string;
   partition: number;
@@ -77,10 +69,11 @@ export function GroupPage({ params }: { params: Params }) {
     [name],
     { everyMs: 3000, on: ["group"] },
   );
+  const range = useRange();
   const history = useResource(
-    (signal) => api.get<GroupHistory>(path("groups", name, "history"), { signal }),
-    [name],
-    { everyMs: 5000 },
+    (signal) => api.get<GroupHistory>(path("groups", name, "history"), { signal, query: { range: range.value } }),
+    [name, range.value],
+    { everyMs: range.everyMs },
   );
   const [isResetting, setResetting] = useState(false);
   return (
@@ -111,7 +104,7 @@ export function GroupPage({ params }: { params: Params }) {
               {found.queue && <Stat label="In flight" value={whole(found.queue.in_flight)} />}
               {found.queue && <Stat label="Retries waiting" value={whole(found.queue.waiting)} />}
             </div>
-            {history.data && <Lag history={history.data} />}
+            <GroupCharts history={history.data} range={range} isQueue={found.queue !== null} />
             <Members group={found} />
             <Partitions group={found} />
             {found.queue && <QueueSettings group={name} />}
@@ -148,31 +141,53 @@ function drain(history: GroupHistory | undefined, group: GroupInfo): { value: st
   return { value: duration(history.time_to_drain_ms) };
 }
 
-function Lag({ history }: { history: GroupHistory }) {
+export function GroupCharts({ history, range, isQueue }: { history: GroupHistory | undefined; range: Range; isQueue: boolean }) {
+  const common = { history, range };
   return (
-    <div class="grid-2">
-      <Card title="Lag">
-        <LineChart
-          label="Lag of the group, in messages"
-          at={history.at}
-          stepMs={history.step_ms}
-          format={count}
-          series={[{ name: "Lag", values: history.lag }]}
-        />
-      </Card>
-      <Card title="In and out">
-        <LineChart
-          label="Messages published to its topics, and consumed, per second"
-          at={history.at}
-          stepMs={history.step_ms}
-          format={perSecond}
-          series={[
-            { name: "Published", values: history.published_per_s },
-            { name: "Done", values: history.committed_per_s },
-          ]}
-        />
-      </Card>
-    </div>
+    <section aria-label="Charts" class="stack">
+      <div class="range-head">
+        <RangePicker range={range} />
+      </div>
+      <div class="grid-2">
+        <Card title="Lag">
+          <HistoryChart {...common} label="Lag of the group, in messages" format={count} series={[{ name: "Lag", of: "lag" }]} />
+        </Card>
+        <Card title="In and out">
+          <HistoryChart
+            {...common}
+            label="Messages published to its topics, and consumed, per second"
+            format={perSecond}
+            series={[
+              { name: "Published", of: "published_per_s" },
+              { name: "Done", of: "committed_per_s" },
+            ]}
+          />
+        </Card>
+        {isQueue && (
+          <Card title="In flight">
+            <HistoryChart
+              {...common}
+              label="Messages in flight"
+              format={count}
+              series={[{ name: "In flight", of: "in_flight", tone: "two" }]}
+            />
+          </Card>
+        )}
+        {isQueue && (
+          <Card title="Failures">
+            <HistoryChart
+              {...common}
+              label="Failed deliveries, and messages dead-lettered, per second"
+              format={perSecond}
+              series={[
+                { name: "Failed deliveries", of: "failed_per_s", tone: "three" },
+                { name: "Dead-lettered", of: "dead_lettered_per_s", tone: "bad" },
+              ]}
+            />
+          </Card>
+        )}
+      </div>
+    </section>
   );
 }
 

@@ -5,6 +5,8 @@ import type { Page } from "../lib/router";
 import type { Session } from "../lib/session";
 import { AccessPage } from "./access";
 import { ClusterPage } from "./cluster";
+import { ConfigurationPage } from "./configuration";
+import { ConnectionsPage } from "./connections";
 import { DeadLetterTopicPage } from "./dead-letter-topic";
 import { DeadLettersPage } from "./dead-letters";
 import { DelayedPage } from "./delayed";
@@ -14,11 +16,13 @@ import { OverviewPage } from "./overview";
 import { PipelinePage, PipelinesPage } from "./pipelines";
 import { QueuesPage } from "./queues";
 import { SchemasPage, SubjectPage } from "./schemas";
+import { TenantPage, TenantsPage } from "./tenants";
 import { TopicPage } from "./topic";
 import { TopicsPage } from "./topics";
 import { TracePage } from "./trace";
 import { TracesPage } from "./traces";
 import { TransactionsPage } from "./transactions";
+import { WebhookPage, WebhooksPage } from "./webhooks";
 
 export type ConsolePage = Page & {
   nav?: { label: string; icon: IconName };
@@ -46,6 +50,12 @@ export const PAGES: readonly ConsolePage[] = [
   { path: "/transactions", component: TransactionsPage, nav: { label: "Transactions", icon: "transactions" } },
   { path: "/pipelines", component: PipelinesPage, nav: { label: "Pipelines", icon: "pipelines" } },
   { path: "/pipelines/:pipeline", component: PipelinePage, under: "/pipelines" },
+  { path: "/connections", component: ConnectionsPage, nav: { label: "Connections", icon: "connections" }, needs: "see_cluster" },
+  { path: "/webhooks", component: WebhooksPage, nav: { label: "Webhooks", icon: "webhooks" }, needs: "see_cluster" },
+  { path: "/webhooks/:webhook", component: WebhookPage, under: "/webhooks" },
+  { path: "/tenants", component: TenantsPage, nav: { label: "Tenants", icon: "tenants" }, needs: "see_cluster" },
+  { path: "/tenants/:tenant", component: TenantPage, under: "/tenants" },
   { path: "/access", component: AccessPage, nav: { label: "Access", icon: "access" }, needs: "see_cluster" },
   { path: "/cluster", component: ClusterPage, nav: { label: "Cluster", icon: "cluster" }, needs: "see_cluster" },
+  { path: "/configuration", component: ConfigurationPage, nav: { label: "Configuration", icon: "configuration" }, needs: "see_cluster" },
 ];

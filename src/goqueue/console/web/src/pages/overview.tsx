@@ -1,7 +1,10 @@
 // The first page: health, what needs attention, and rates.
-import { Gauge, LineChart } from "../kit/chart";
+import { Gauge } from "../kit/chart";
+import { HistoryChart } from "../kit/history";
 import { Icon } from "../kit/icons";
+import { type Range, RangePicker, useRange } from "../kit/range";
 import { Badge, Bones, Card, Empty, Facts, PageHead, Stat, Status, type Tone } from "../kit/parts";
+import { api } from "../lib/api";
 import {
   bytes,
   bytesPerSecond,
@@ -14,13 +17,20 @@ import {
 } from "../lib/format";
 import { connection, overview } from "../lib/live";
 import { BASE, Link } from "../lib/router";
+import { useResource } from "../lib/resource";
 import { session } from "../lib/session";
 import { useStore } from "../lib/store";
-import type { Attention, Overview, Percentiles, Severity } from "../lib/types";
+import type { Attention, NodeHistory, Overview, Percentiles, Severity } from "../lib/types";
 
 export function OverviewPage() {
   const data = useStore(overview);
   const who = useStore(session);
+  const range = useRange();
+  const history = useResource(
+    (signal) => api.get<NodeHistory>("/history", { signal, query: { range: range.value } }),
+    [range.value],
+    { everyMs: range.everyMs, skip: !data },
+  );
   if (!data) {
     return (
       <>
@@ -41,9 +51,9 @@ export function OverviewPage() {
       <PageHead title="Overview" actions={<Health data={data} />} />
       <NeedsAttention items={data.attention} />
       <Rates data={data} />
-      <Charts data={data} />
+      <Charts range={range} history={history.data} />
       <div class="grid-3">
-        <Latency data={data} />
+        <Latency data={data} range={range} history={history.data} />
         <Contents data={data} />
         <Machine data={data} />
       </div>
@@ -149,37 +159,42 @@ function Rates({ data }: { data: Overview }) {
   );
 }
 
-function Charts({ data }: { data: Overview }) {
-  const { history } = data;
-  const common = { at: history.at, stepMs: history.step_ms };
+function Charts({ range, history }: { range: Range; history: NodeHistory | undefined }) {
   return (
-    <div class="grid-2">
-      <Card title="Messages per second">
-        <LineChart
-          {...common}
-          label="Messages per second over the last half hour"
-          format={count}
-          series={[
-            { name: "Published", values: history.published_per_s },
-            { name: "Consumed", values: history.consumed_per_s },
-            { name: "Failed", values: history.failed_per_s, tone: "bad" },
-          ]}
-        />
-      </Card>
-      <Card title="Lag, all groups">
-        <LineChart
-          {...common}
-          label="Lag of all groups over the last half hour"
-          format={count}
-          series={[{ name: "Lag", values: history.lag, tone: "three" }]}
-        />
-      </Card>
-    </div>
+    <section aria-label="Charts" class="stack">
+      <div class="range-head">
+        <RangePicker range={range} />
+      </div>
+      <div class="grid-2">
+        <Card title="Messages per second">
+          <HistoryChart
+            history={history}
+            range={range}
+            label={`Messages per second over the last ${range.label}`}
+            format={count}
+            series={[
+              { name: "Published", of: "published_per_s" },
+              { name: "Consumed", of: "consumed_per_s" },
+              { name: "Failed", of: "failed_per_s", tone: "bad" },
+            ]}
+          />
+        </Card>
+        <Card title="Lag, all groups">
+          <HistoryChart
+            history={history}
+            range={range}
+            label={`Lag of all groups over the last ${range.label}`}
+            format={count}
+            series={[{ name: "Lag", of: "lag", tone: "three" }]}
+          />
+        </Card>
+      </div>
+    </section>
   );
 }
 
-function Latency({ data }: { data: Overview }) {
-  const { history, latency_ms: latency } = data;
+function Latency({ data, range, history }: { data: Overview; range: Range; history: NodeHistory | undefined }) {
+  const { latency_ms: latency } = data;
   return (
     <Card title="Latency, last minute">
       <table class="inset">
@@ -205,13 +220,13 @@ function Latency({ data }: { data: Overview }) {
           <LatencyRow name="Acknowledge" found={latency.ack} />
         </tbody>
       </table>
-      <LineChart
-        label="99th percentile of publishing over the last half hour"
-        at={history.at}
-        stepMs={history.step_ms}
+      <HistoryChart
+        history={history}
+        range={range}
+        label={`99th percentile of publishing over the last ${range.label}`}
         format={milliseconds}
         height={104}
-        series={[{ name: "Publish p99", values: history.publish_p99_ms, tone: "two" }]}
+        series={[{ name: "Publish p99", of: "publish_p99_ms", tone: "two" }]}
       />
     </Card>
   );

@@ -1,10 +1,13 @@
 // Work queues: messages in flight, retries, dead letters, and how lanes share deliveries.
 import { Badge, Card, Empty, Facts, Loaded, PageHead, Stat, Ago, useInSight } from "../kit/parts";
+import { useRange } from "../kit/range";
 import { type Column, Filter, Table, useFiltered } from "../kit/table";
 import { api, path } from "../lib/api";
 import { percent, settingDuration, whole } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { Link, setQueryFields, useQueryField } from "../lib/router";
+import type { GroupHistory } from "../lib/types";
+import { GroupCharts } from "./group";
 import { QueueSettings } from "./queue-settings";
 
 type Reliability = {
@@ -120,6 +123,12 @@ export function QueuesPage() {
 }
 
 function QueueDetail({ group, found }: { group: string; found: Reliability }) {
+  const range = useRange();
+  const history = useResource(
+    (signal) => api.get<GroupHistory>(path("groups", group, "history"), { signal, query: { range: range.value } }),
+    [group, range.value],
+    { everyMs: range.everyMs },
+  );
   const lanes = useResource(
     (signal) => api.get<{ priorities: string[]; groups: Record<string, Lanes> }>("/priority/stats", { signal, query: { group } }),
     [group],
@@ -137,6 +146,7 @@ function QueueDetail({ group, found }: { group: string; found: Reliability }) {
           }}
         </Loaded>
       </div>
+      <GroupCharts history={history.data} range={range} isQueue />
       <Card title="Deliveries" actions={<Link to={path("groups", group)}>The group</Link>}>
         <Facts
           items={[

@@ -1,5 +1,5 @@
 // One topic: its messages, its partitions, how it is set up.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { Bars } from "../kit/chart";
 import { Badge, Button, Card, Loaded, PageHead, Stat, Status, type Tab, Tabs } from "../kit/parts";
 import { type Column, Table } from "../kit/table";
@@ -13,6 +13,7 @@ import type { GroupLine } from "./groups";
 import { wholeOf } from "./message";
 import { Messages } from "./messages";
 import { PublishDialog } from "./publish";
+import { TopicCharts } from "./topic-charts";
 import { TopicSettings, useSettings } from "./topic-settings";
 
 export function TopicPage({ params }: { params: Params }) {
@@ -32,6 +33,13 @@ export function TopicPage({ params }: { params: Params }) {
       toast.problem(error);
     }
   };
+  const [wanted, setWanted] = useQueryField("publish");
+  useEffect(() => {
+    if (wanted && canPublish) {
+      setWanted("");
+      setPublishing({ from: null });
+    }
+  }, [wanted, canPublish]);
   const published = (hasPublished: boolean) => {
     setPublishing(null);
     if (hasPublished) {
@@ -112,6 +120,7 @@ function retention(ms: string | undefined, policy: string | undefined): { value:
 
 const TABS: Tab[] = [
   { id: "messages", label: "Messages" },
+  { id: "charts", label: "Charts" },
   { id: "partitions", label: "Partitions" },
   { id: "settings", label: "Settings" },
 ];
@@ -138,6 +147,7 @@ function Parts({
         tabs={TABS}
       />
       {tab === "messages" && <Messages key={turn} topic={topic} onPublishAgain={onPublishAgain} />}
+      {tab === "charts" && <TopicCharts topic={topic.name} />}
       {tab === "partitions" && <Partitions topic={topic} />}
       {tab === "settings" && <TopicSettings topic={topic} onChanged={onChanged} />}
     </>
