@@ -2,7 +2,7 @@
 
 A page says what to do with its blocks in HTML comments, which readers do not see:
 
-- `<!-- not run: REASON -->` before a block: it cannot run here, and is listed in not-run.md.
+- `<!-- not run: REASON -->` before a block: it cannot run here, and is listed on the site.
 - `<!-- checked -->` before a block of output: each of its lines is printed by the page's blocks, in
   any order. Numbers may differ; a line `...` stands for any lines.
 - `<!-- until: PATTERN -->` before a block: it is run again until its output matches.
@@ -10,7 +10,7 @@ A page says what to do with its blocks in HTML comments, which readers do not se
 - `<!-- snippets: run by tests/FILE.py -->`: another test runs the whole page.
 - `<!-- snippets: cluster -->`: the page starts a cluster and needs etcd.
 
-`PYTHONPATH=tests python -m support.doc_pages` prints the page that lists what does not run.
+`PYTHONPATH=tests python -m support.doc_pages` lists what does not run, as the site does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
-LIST: Final = DOCS / "reference" / "not-run.md"
 RUNNABLE: Final = {"sh", "bash", "console", "python"}
 _FENCE = re.compile(
     r'^(?P<indent> *)```(?P<language>\w+)(?: title="(?P<title>[^"]+)")?[^\n]*\n'
@@ -129,18 +128,9 @@ def commands_of(block: Block) -> str:
     return "\n".join(taken) + "\n"
 
 
-def list_of_left_out() -> str:
-    """The page that lists what no test runs."""
-    lines = [
-        "# Commands that no test runs",
-        "",
-        "Every command and program of these pages is run by a test, against a real broker, in the",
-        "order of its page. These are not, each for the reason beside it. This page is made by",
-        "`PYTHONPATH=tests python -m support.doc_pages`.",
-        "",
-        "| page | begins with | reason |",
-        "| --- | --- | --- |",
-    ]
+def table_of_left_out() -> str:
+    """What no test runs, with the reasons, as the site shows it."""
+    lines = ["| page | begins with | reason |", "| --- | --- | --- |"]
     for page in pages():
         link = "README" if page.path.name == "README.md" else page.path.relative_to(DOCS).as_posix()
         name = link if link == "README" else f"[{link}](../{link})"
@@ -152,4 +142,4 @@ def list_of_left_out() -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(list_of_left_out())
+    sys.stdout.write(table_of_left_out())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from goqueue.testing import Broker
-from support.doc_pages import LIST, ROOT, list_of_left_out, pages, read_page
+from support.doc_hook import PAGE, on_page_markdown
+from support.doc_pages import ROOT, pages, read_page
 from support.doc_scripts import draw_ports, environment_of, script_of, starts_a_broker
 from support.etcd import need_etcd
 from support.server import HOST
@@ -92,10 +94,12 @@ def test_every_page_that_another_test_runs_is_named_by_that_test() -> None:
         assert page.path.name in text, f"{page.run_by} does not name {page.name}"
 
 
-def test_the_list_of_what_is_not_run_is_current() -> None:
-    hint = "make it anew: PYTHONPATH=tests python -m support.doc_pages > docs/reference/not-run.md"
-    is_current = LIST.read_text(encoding="utf-8") == list_of_left_out()
-    assert is_current, hint
+def test_the_site_lists_every_block_that_is_not_run_with_its_reason() -> None:
+    left_out = [block for page in pages() for block in page.blocks if block.is_left_out]
+    shown = on_page_markdown("", page=SimpleNamespace(file=SimpleNamespace(src_uri=PAGE)))
+    assert len(left_out) > 10
+    assert shown.count("\n| ") == len(left_out) + 2  # and the two lines of its head
+    assert all(f"| {block.reason} |" in shown for block in left_out)
 
 
 def test_a_page_says_which_blocks_are_not_run_and_which_are_files(tmp_path: Path) -> None:
