@@ -49,10 +49,15 @@ def check_spark(master: str = "local[*]") -> None:
         if find_spec(package) is None:
             raise SparkMissingError(f"Spark cannot run here: there is no {package}: {INSTALL}")
     if not master.startswith("sc://"):  # then Java is at the server
-        _check_java()
+        check_java()
 
 
-def _check_java() -> None:
+def check_java() -> str:
+    """Which Java Spark would start on, as `17 at /usr/bin/java`.
+
+    Raises:
+        SparkMissingError: there is none, or it is too old; says what to install.
+    """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(Path(home, "bin", "java") if home else "java")
     if java is None and home:
@@ -71,6 +76,7 @@ def _check_java() -> None:
             f"Spark needs Java {_MIN_JAVA} or newer, and {java} is Java {version}: set JAVA_HOME "
             f"to the folder of a newer one, or {_GET_JAVA}"
         )
+    return f"{version or 'unknown version'} at {java}"
 
 
 def _java_version(java: str) -> int | None:

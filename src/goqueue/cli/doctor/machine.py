@@ -7,7 +7,6 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,8 +27,6 @@ _SLOW_SYNC_S: Final = 0.02
 _TEST_BYTES: Final = 16 << 20
 _FEW_FILES: Final = 4096
 _SOME_FILES: Final = 65_536
-_JAVA_TIMEOUT_S: Final = 20
-_LEAST_JAVA: Final = 17
 _LEAST_SPARK: Final = (4, 2)
 
 
@@ -146,27 +143,13 @@ def check_etcd() -> Finding:
 
 def check_java() -> Finding:
     """The Java that Spark runs on."""
-    home = os.environ.get("JAVA_HOME")
-    program = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    advice = f"only pipelines and jobs need it: install Java {_LEAST_JAVA} or newer"
-    if program is None:
-        return warning("java", "not found: JAVA_HOME is not set and PATH has no java", advice)
+    from goqueue.spark import requirements  # noqa: PLC0415 - start-up stays light
+    from goqueue.spark.errors import SparkMissingError  # noqa: PLC0415 - as above
+
     try:
-        said = subprocess.run(  # noqa: S603 - the user's own Java
-            [program, "-version"],
-            capture_output=True,
-            text=True,
-            timeout=_JAVA_TIMEOUT_S,
-            check=False,
-        ).stderr
-    except (OSError, subprocess.SubprocessError) as error:
-        return warning("java", f"{program} does not run: {error}", advice)
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', said)
-    if found is None:
-        return warning("java", f"{program} does not say its version", advice)
-    major = int(found[2] or 0) if found[1] == "1" else int(found[1])
-    make = ok("java", f"{major} at {program}")
-    return make if major >= _LEAST_JAVA else warning("java", f"{major} at {program}", advice)
+        return ok("java", requirements.check_java())
+    except SparkMissingError as error:
+        return warning("java", str(error), "only pipelines and jobs need it")
 
 
 def check_spark() -> Finding:

@@ -65,25 +65,34 @@ def _findings(call: Call, config_file: str | None) -> Iterator[Finding]:
     if isinstance(config, Finding):
         yield config
     else:
-        server = _local_server(call) if of_server[0].level is Level.OK else None
-        for name in ("kafka", "http", "grpc"):
-            address = getattr(config.listeners, name)
-            yield check_port(name, address.host, address.port, server)
-        yield machine.check_space(config.broker.data_dir)
-        yield machine.check_speed(config.broker.data_dir)
+        yield from _of_a_server_here(call, config, of_server[0])
     yield machine.check_descriptors()
     yield machine.check_etcd()
     yield machine.check_java()
     yield machine.check_spark()
 
 
-def _local_server(call: Call) -> str | None:
-    """The process of the server that commands talk to, if it runs on this machine."""
-    parts = urlsplit(call.api.server)
-    host = parts.hostname or ""
-    if host not in {"localhost", "::1"} and not host.startswith("127."):
-        return None
-    return owner_of(parts.port or 80) or ""
+def _of_a_server_here(call: Call, config: Config, reached: Finding) -> Iterator[Finding]:
+    """Ports and disk: of a server on another machine nothing of that is here."""
+    is_there = reached.level is Level.OK
+    if is_there and not _is_local(call.api.server):
+        return
+    server = _local_process(call.api.server) if is_there else None
+    for name in ("kafka", "http", "grpc"):
+        address = getattr(config.listeners, name)
+        yield check_port(name, address.host, address.port, server)
+    yield machine.check_space(config.broker.data_dir)
+    yield machine.check_speed(config.broker.data_dir)
+
+
+def _is_local(server: str) -> bool:
+    host = urlsplit(server).hostname or ""
+    return host in {"localhost", "::1"} or host.startswith("127.")
+
+
+def _local_process(server: str) -> str:
+    """The process of the server that commands talk to; the empty text if it cannot be seen."""
+    return owner_of(urlsplit(server).port or 80) or ""
 
 
 def _config(path: str | None) -> Config | Finding:
