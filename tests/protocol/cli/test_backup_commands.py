@@ -29,7 +29,7 @@ def test_a_backup_is_made_listed_verified_restored_and_pruned(
     folder = str(tmp_path / "backups")
     made = json.loads(run("backup", "create", folder, "--topics", topic, "-o", "json").stdout)
     assert made["state"] == "done"
-    assert "copied_bytes" in run("backup", "create", folder, "--rate", "50MB").output
+    assert "copied" in run("backup", "create", folder, "--rate", "50MB").output
     listed = json.loads(run("backup", "list", folder, "-o", "json").stdout)
     assert [each["whole"] for each in listed] == [True, False]
     assert made["id"] in run("backup", "show", made["id"], "-d", folder).output

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import os
@@ -98,7 +97,7 @@ def test_the_summary_counts_rows_and_time() -> None:
 
 
 def test_without_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr("goqueue.spark.requirements.find_spec", lambda _: None)
     with pytest.raises(CliError, match=r"pip install 'goqueue\[spark\]'"):
         pipeline_run.run(Call(Globals()), Pipeline(name="n"), pipeline_run.RunOptions())
 
