@@ -94,8 +94,13 @@ def produce(address: str, user: str | None, topic: str, count: int) -> dict[str,
     return {"seconds": time.perf_counter() - started, "left": left}
 
 
-def latencies(address: str, user: str | None, topic: str, seconds: float) -> dict[str, Any]:
-    """One message after the other; how long each takes to be acknowledged, in milliseconds."""
+def latencies(
+    address: str, user: str | None, topic: str, seconds: float, pace: int = 0
+) -> dict[str, Any]:
+    """One message after the other; how long each takes to be acknowledged, in milliseconds.
+
+    At most `pace` messages a second, if it is given.
+    """
     producer = _producer(address, user, 0)
     producer.list_topics(topic, timeout=_NEVER_S)
     taken: list[float] = []
@@ -105,9 +110,29 @@ def latencies(address: str, user: str | None, topic: str, seconds: float) -> dic
         left = producer.flush(_NEVER_S)
         if left:
             return {"left": left}
+        done = time.perf_counter()
         if now > began + _WARM_UP_S:
-            taken.append((time.perf_counter() - now) * _MS)
+            taken.append((done - now) * _MS)
+        if pace:
+            time.sleep(max(0.0, now + 1 / pace - done))
     return {"left": 0, "count": len(taken), **percentiles(taken, (50, 99))}
+
+
+def flood(address: str, user: str, topic: str, seconds: float, count: int) -> dict[str, Any]:
+    """Publish all that the broker takes, with so many producers; messages and seconds."""
+    extra = {"acks": "all", "linger.ms": 5, "batch.num.messages": 10_000, "client.id": "flood"}
+    producers = [Producer(_settings(address, user) | extra) for _ in range(count)]
+    messages = [{"value": b"x" * 1000} for _ in range(CHUNK)]
+    began, sent = time.perf_counter(), 0
+    while time.perf_counter() < began + seconds:
+        for producer in producers:
+            if len(producer) < MAX_QUEUED:
+                sent += producer.produce_batch(topic, messages)
+            producer.poll(0)
+        if all(len(producer) >= MAX_QUEUED for producer in producers):
+            time.sleep(0.001)
+    left = sum(producer.flush(_NEVER_S) for producer in producers)
+    return {"count": sent - left, "seconds": time.perf_counter() - began}
 
 
 def log_in(address: str, users: list[str], seconds: float, per_minute: int) -> dict[str, Any]:
@@ -159,5 +184,5 @@ def add_user(address: str, user: str) -> None:
 
 
 if __name__ == "__main__":
-    functions = (make, make_rules, produce, latencies, log_in, add_user)
+    functions = (make, make_rules, produce, latencies, log_in, add_user, flood)
     serve_calls({each.__name__: each for each in functions})

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
+import urllib.request
 from collections import defaultdict
 from statistics import median
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks._brokers import BrokerProcess, start_goqueue
+from benchmarks._brokers import HOST, BrokerProcess, http_port, start_goqueue
 from benchmarks._client import ClientProcess
 from benchmarks._turns import Turns, expect
 from benchmarks.harness import Run, benchmark
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 OFF: Final = "off"
 ON: Final = "on"
@@ -27,16 +33,33 @@ USERS: Final = 240
 """More than log in within a turn."""
 LATENCY_S: Final = 6.0
 LATENCY_TURNS: Final = 5
+NOISY, CALM = "noisy", "calm"
+FLOODS: Final = 3
+"""Producers of the noisy tenant, each with connections of its own."""
+PACE: Final = 100
+"""Messages a second of the calm tenant."""
+_NO_LIMITS: Final = (
+    "publish_messages_per_s",
+    "consume_messages_per_s",
+    "publish_bytes_per_s",
+    "consume_bytes_per_s",
+    "requests_per_s",
+    "max_storage_bytes",
+)
 
 
-def _guarded(run: Run, *others: str) -> BrokerProcess:
+def _guarded(run: Run, *others: str, flags: Sequence[str] = ()) -> BrokerProcess:
     """A broker that asks everybody who they are. A password is the name, twice."""
     users = "".join(f"    {name}: {name * 2}\n" for name in (ADMIN, WRITER, *others))
     config = run.scratch / "goqueue.yaml"  # a flag would show them in the list of processes
     config.write_text(f"sasl:\n  users:\n{users}", encoding="utf-8")
     config.chmod(0o600)
     return start_goqueue(
-        run.scratch / ON, f"--config={config}", "--auth-enabled", f"--auth-super-users={ADMIN}"
+        run.scratch / ON,
+        f"--config={config}",
+        "--auth-enabled",
+        f"--auth-super-users={ADMIN}",
+        *flags,
     )
 
 
@@ -122,3 +145,58 @@ def logins(run: Run) -> None:
             run.row(f"{rank} of a produce beside {way}", median(found_ms[way]), "ms", ratio, plain)
     run.row("logins", median(rates), "logins/minute")
     run.note(f"{LATENCY_TURNS} turns of {LATENCY_S:g} s, PLAIN; of many users each logs in once")
+
+
+def _make_tenant(broker: BrokerProcess, tenant: str) -> None:
+    """A tenant without quotas, with a user of the same name who may do everything in it."""
+    quotas = dict.fromkeys(_NO_LIMITS, 0)
+    _call(broker, "POST", "/admin/tenants", {"id": tenant, "name": tenant, "quotas": quotas})
+    user = {"password": tenant * 2, "roles": ["admin"], "tenant": tenant}
+    _call(broker, "PUT", f"/admin/users/{tenant}", user)
+
+
+def _call(broker: BrokerProcess, method: str, path: str, body: dict[str, Any]) -> None:
+    url = f"http://{HOST}:{http_port(broker)}{path}"
+    request = urllib.request.Request(url, json.dumps(body).encode(), method=method)
+    login = base64.b64encode(f"{ADMIN}:{ADMIN * 2}".encode()).decode()
+    request.add_header("Authorization", f"Basic {login}")
+    request.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        expect(answer.status < 300, f"{path}: {answer.status}")
+
+
+@benchmark("neighbours", "A tenant that publishes 100/s beside one that publishes all it can")
+def neighbours(run: Run) -> None:
+    found: dict[str, dict[str, list[float]]] = {CALM: defaultdict(list), NOISY: defaultdict(list)}
+    rates: list[float] = []
+    with (
+        _guarded(run, flags=("--tenancy-enabled",)) as broker,
+        ClientProcess("_security_client") as client,
+        ClientProcess("_security_client") as crowd,
+    ):
+        for tenant in (CALM, NOISY):
+            _make_tenant(broker, tenant)
+            client.call("make", address=broker.address, user=tenant, topic=TOPIC)
+        asked = {"address": broker.address, "user": CALM, "topic": TOPIC, "pace": PACE}
+        client.call("latencies", **asked, seconds=1.0)
+        for turn in run.progress(LATENCY_TURNS, "neighbours"):
+            for way in (CALM, NOISY) if turn % 2 else (NOISY, CALM):
+                if way == NOISY:
+                    flood = {"address": broker.address, "user": NOISY, "topic": TOPIC}
+                    crowd.begin("flood", **flood, seconds=LATENCY_S + 1, count=FLOODS)
+                latencies = client.call("latencies", **asked, seconds=LATENCY_S)
+                expect(latencies["left"] == 0, f"{latencies['left']} messages were left")
+                for rank in ("p50", "p99"):
+                    found[way][rank].append(latencies[rank])
+                if way == NOISY:
+                    flooded = crowd.end()
+                    rates.append(flooded["count"] / flooded["seconds"])
+    for rank in ("p50", "p99"):
+        plain = f"{rank} of a produce of a tenant alone"
+        pairs = list(zip(found[NOISY][rank], found[CALM][rank], strict=True))
+        run.row(plain, median(alone for _, alone in pairs), "ms")
+        ratio = median(beside / alone for beside, alone in pairs)
+        label = f"{rank} beside a noisy tenant"
+        run.row(label, median(beside for beside, _ in pairs), "ms", ratio, plain)
+    run.row("the noisy tenant", median(rates), "messages/s")
+    run.note(f"{LATENCY_TURNS} turns of {LATENCY_S:g} s, {FLOODS} producers that flood")

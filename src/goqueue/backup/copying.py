@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PART_BYTES: Final = 32 * 1024 * 1024
 """Of the log, in one file of a backup; a larger batch makes a larger file."""
-_CHUNK_BYTES: Final = 8 * 1024 * 1024
+_CHUNK_BYTES: Final = 2 * 1024 * 1024
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_AT: Final = 8
 _THREADS: Final = 2

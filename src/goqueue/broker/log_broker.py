@@ -101,6 +101,7 @@ class LogBroker:
         The server adds what the broker itself does not know."""
         self.configs = BrokerConfigs(store, settings, keeper)
         self.topics = self._make_topics()
+        self.topics.max_partitions = settings.max_partitions
         self.topics_at_start: Collection[str] = ()
         """Those that the catalogue had when it was loaded."""
         self.marks = MaintenanceMarks()

@@ -9,7 +9,7 @@ import msgspec
 
 from goqueue.access.settings import AccessSettings
 from goqueue.groups.settings import OFFSETS_PARTITIONS, GroupSettings
-from goqueue.model.limits import MAX_OPEN_SEGMENTS
+from goqueue.model.limits import MAX_OPEN_SEGMENTS, MAX_PARTITIONS
 from goqueue.tracing.store import TracingSettings
 from goqueue.transactions.settings import TRANSACTIONS_PARTITIONS, TransactionSettings
 from goqueue.webhooks.settings import WebhookSettings
@@ -22,6 +22,8 @@ class BrokerSettings(msgspec.Struct, frozen=True):
     node_id: int = 1
     cluster_id: str = "goqueue"
     default_partitions: int = 3
+    max_partitions: int = MAX_PARTITIONS
+    """Of all topics of clients together."""
     auto_create_topics: bool = True
     topic_defaults: Mapping[str, str] = msgspec.field(default_factory=dict)
     offsets_partitions: int = OFFSETS_PARTITIONS

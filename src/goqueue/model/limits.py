@@ -135,6 +135,10 @@ mapped indexes. At the bound the one that was not used for the longest is closed
 MAX_TOPIC_PARTITIONS: Final = 10_000
 """Partitions of one topic; more are refused with `InvalidPartitionCountError`."""
 
+MAX_PARTITIONS: Final = 100_000
+"""Partitions of all topics of clients together, unless `topics.max_partitions` says otherwise; more
+are refused with `InvalidPartitionCountError`."""
+
 MAX_RING_SPANS: Final = 100_000
 """Spans that the ring of recent traces may be configured to hold; a larger setting is refused."""
 

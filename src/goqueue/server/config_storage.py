@@ -126,6 +126,12 @@ class TopicsSection(Section):
         "Partitions of a new topic, also of an auto-created one.",
         kafka="num.partitions",
     )
+    max_partitions: int = setting(
+        100_000,
+        Whole(1, 10_000_000),
+        "Partitions of all topics together, but for internal ones. A topic, or partitions, beyond "
+        "that is refused.",
+    )
     replication_factor: int = setting(
         1,
         Whole(1, 32_767),

@@ -38,6 +38,7 @@ def broker_settings(config: Config, cluster_id: str) -> BrokerSettings:
         node_id=config.broker_id,
         cluster_id=cluster_id,
         default_partitions=config.topics.partitions,
+        max_partitions=config.topics.max_partitions,
         auto_create_topics=config.topics.auto_create,
         topic_defaults=topic_defaults(config),
         kafka_configs=kafka_view(config),

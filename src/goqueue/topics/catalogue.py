@@ -36,8 +36,9 @@ from goqueue.model.errors import (
     UnknownTopicIdError,
 )
 from goqueue.model.internal_topics import is_internal_topic
-from goqueue.model.limits import MAX_TOPIC_PARTITIONS
+from goqueue.model.limits import MAX_PARTITIONS, MAX_TOPIC_PARTITIONS
 from goqueue.topics.names import check_name
+from goqueue.topics.partition_bounds import check_total
 from goqueue.topics.replica_assignments import ANYWHERE, Replication
 from goqueue.topics.restored_topics import RestoredTopics
 from goqueue.topics.settings import TopicSettings, check_overrides
@@ -147,6 +148,8 @@ class Topics(RestoredTopics[Topic]):
         self._defaults = self._static
         self._watchers: list[Callable[[], None]] = []
         self.catalogue: Catalogue = Catalogue()
+        self.max_partitions = MAX_PARTITIONS
+        """Of all topics of clients together."""
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """Call back, right after, whenever the catalogue has been replaced."""
@@ -238,6 +241,8 @@ class Topics(RestoredTopics[Topic]):
             raise InvalidPartitionCountError(
                 f"{partition_count} partitions, expected 1 to {MAX_TOPIC_PARTITIONS}"
             )
+        if not internal:
+            check_total(self.catalogue.by_name.values(), name, partition_count, self.max_partitions)
         check_overrides(overrides)
         factor = self._factor(partition_count, replication)
         stored = StoredTopic(str(uuid4()), partition_count, dict(overrides), factor)
@@ -296,7 +301,9 @@ class Topics(RestoredTopics[Topic]):
                 f"topic {name!r} has {topic.partition_count} partitions and can only be given more "
                 f"(at most {MAX_TOPIC_PARTITIONS}), not {partition_count}"
             )
-        self._factor(partition_count - topic.partition_count, replication)
+        new_count = partition_count - topic.partition_count
+        check_total(self.catalogue.by_name.values(), name, new_count, self.max_partitions)
+        self._factor(new_count, replication)
         return topic
 
     def plan_settings(

@@ -398,3 +398,21 @@ def test_a_server_wide_limit_by_size_does_not_touch_the_state_of_queues(tmp_path
             assert (settings.text("retention.bytes"), settings.text("retention.ms")) == ("-1", "-1")
 
     asyncio.run(scenario())
+
+
+def test_there_is_a_bound_on_the_partitions_of_all_topics(tmp_path):
+    async def scenario():
+        async with running_broker(tmp_path, max_partitions=6) as broker:
+            await broker.create_topic("a", 3)
+            await broker.create_topic("b", 2)
+            with pytest.raises(InvalidPartitionCountError, match=r"there are 5.*max_partitions"):
+                await broker.create_topic("c", 2)
+            with pytest.raises(InvalidPartitionCountError, match="allows 6"):
+                await broker.grow_topic("b", 4)
+            await broker.grow_topic("b", 3)
+            await broker.create_internal_topic("__transaction_state", 4)
+            await broker.delete_topic("a")
+            await broker.create_topic("c", 3)
+            assert set(broker.topics.catalogue.by_name) >= {"b", "c"}
+
+    asyncio.run(scenario())

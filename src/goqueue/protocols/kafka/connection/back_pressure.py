@@ -22,6 +22,8 @@ class BackPressure(Ending):
         self.is_muted = False
         """A quota is exceeded: nothing is read or started until the client has waited."""
         self._muted_until_s = 0.0
+        self._waits_for_turn = False
+        """It has read as much as a turn takes: `FairReads` says when it reads on."""
         self._unmute: asyncio.TimerHandle | None = None
 
     @abstractmethod
@@ -54,7 +56,8 @@ class BackPressure(Ending):
         self._is_reading = is_reading
         if is_reading:
             self._deadlines.reading_resumed(self._loop.time())
-            self._transport.resume_reading()
+            if not self._waits_for_turn:
+                self._transport.resume_reading()
         else:
             self._transport.pause_reading()
 

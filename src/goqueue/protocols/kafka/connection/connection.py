@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 from goqueue.protocols.connected import ConnectedClient, shown_name
 from goqueue.protocols.kafka.connection.back_pressure import BackPressure
+from goqueue.protocols.kafka.connection.budget import BYTES_A_READ
 from goqueue.protocols.kafka.connection.deadlines import CloseReason
 from goqueue.protocols.kafka.connection.dispatch import CALLS_A_TURN, Call, HandlerFailedError
 from goqueue.wire.kafka.errors import RequestError
@@ -37,6 +38,7 @@ class Connection(BackPressure):
         self._turn_scheduled = False
         """The event loop has its turn; nothing starts before `_next_turn`."""
         self._is_pumping = False
+        self.reads_in_row = 0
         self.listener_name = owner.settings.name
         self.address = "local"
         self.opened_s = loop.time()
@@ -99,6 +101,19 @@ class Connection(BackPressure):
             self._take(nbytes - served)
             self._frames.feed(data[served:])
             self._pump()
+        if nbytes == BYTES_A_READ and self._is_reading and not self._waits_for_turn:
+            self._waits_for_turn = True
+            self._transport.pause_reading()
+            principal = self.session.principal
+            self._owner.fair_reads.wait(principal.tenant or principal.name, self)
+
+    def read_on(self) -> bool:
+        """Read again, as `FairReads` says; whether that is possible."""
+        self._waits_for_turn = False
+        if self._reason is not None or not self._is_reading or self._transport.is_closing():
+            return False
+        self._transport.resume_reading()
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give back what is held. Handlers that change something run on; long polls end."""

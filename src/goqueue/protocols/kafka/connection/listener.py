@@ -13,6 +13,7 @@ from goqueue.protocols.kafka.connection.acceptor import Acceptor
 from goqueue.protocols.kafka.connection.budget import BYTES_A_READ, AnswerBudget, RequestBudget
 from goqueue.protocols.kafka.connection.connection import Connection
 from goqueue.protocols.kafka.connection.dispatch import Dispatcher
+from goqueue.protocols.kafka.connection.fair_reads import FairReads
 from goqueue.protocols.kafka.settings import ConnectionLimits, ListenerSettings
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Listener:
         self.dispatcher = Dispatcher(registry)
         self.buffer = memoryview(bytearray(BYTES_A_READ))
         """What sockets are read into, one at a time: a connection leaves nothing in it."""
+        self.fair_reads = FairReads(_call_soon)
+        """Whose turn it is, of clients that send a lot."""
         self.closed: Counter[CloseReason] = Counter()
         """How many connections have ended, and why."""
         self._connections: set[Owned] = set()
@@ -248,3 +251,7 @@ class Listener:
         self._is_sweep_early = False
         self.sweep(asyncio.get_running_loop().time())
         self._schedule_sweep()
+
+
+def _call_soon(callback: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_soon(callback)

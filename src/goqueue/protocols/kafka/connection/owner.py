@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.connection.budget import AnswerBudget, RequestBudget
     from goqueue.protocols.kafka.connection.deadlines import CloseReason
     from goqueue.protocols.kafka.connection.dispatch import Dispatcher
+    from goqueue.protocols.kafka.connection.fair_reads import FairReads
     from goqueue.protocols.kafka.context import Session
     from goqueue.protocols.kafka.settings import ListenerSettings
 
@@ -43,6 +44,7 @@ class Owner(Protocol):
     dispatcher: Dispatcher
     buffer: memoryview
     """What sockets are read into, one at a time."""
+    fair_reads: FairReads
 
     def admit(self, connection: Owned) -> bool:
         """Whether there is room for one more."""
