@@ -139,12 +139,12 @@ type Names = { topics: string[]; groups: GroupLine[] };
 
 /** What may not be listed is left out: pages and actions are there anyway. */
 async function readNames(signal: AbortSignal): Promise<Names> {
-  const [stats, groups] = await Promise.allSettled([
-    api.get<{ topics: Record<string, unknown> }>("/stats", { signal }),
+  const [topics, groups] = await Promise.allSettled([
+    api.get<{ topics: string[] }>("/topics", { signal }),
     api.get<{ groups: GroupLine[] }>("/groups", { signal }),
   ]);
   return {
-    topics: stats.status === "fulfilled" ? Object.keys(stats.value.topics).sort() : [],
+    topics: topics.status === "fulfilled" ? topics.value.topics : [],
     groups: groups.status === "fulfilled" ? groups.value.groups : [],
   };
 }
