@@ -38,6 +38,10 @@ test-again: $(STAMP) ## those that failed last, one after the other; names and c
 test-slow: $(STAMP) ## the long tests alone
 	$(BIN)/python -m pytest -m slow --timeout 1800
 
+.PHONY: pictures
+pictures: $(STAMP) ## take the pictures of the console in docs/images anew
+	GOQUEUE_PICTURES=1 $(BIN)/python -m pytest -m slow tests/browser/test_console_pictures.py
+
 .PHONY: test-thorough
 test-thorough: $(STAMP) ## every test but the slow ones, with all their cases and examples
 	GOQUEUE_TEST_THOROUGH=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile

@@ -210,7 +210,7 @@ def test_dead_letters_are_selected_edited_and_deleted_and_counted_by_error(
     expect(page.locator("tbody tr")).to_have_count(4)
     page.get_by_label("Select letter 0/1").check()
     page.get_by_label("Select letter 0/2").check()
-    expect(page.get_by_role("status").first).to_have_text("2 selected")
+    expect(page.locator(".selection").get_by_role("status")).to_have_text("2 selected")
     expect(page.get_by_role("button", name="Select all 4 that match")).to_be_visible()
     page.get_by_role("button", name="Delete selected").click()
     dialog = page.get_by_role("dialog")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from playwright.sync_api import expect
+
+from support.dead_letters import add_dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 TOPICS: Final = 500
 GROUPS: Final = 50
 MANY: Final = 1_000_000
+LETTERS: Final = 10_000
+NARROW: Final = {"width": 390, "height": 844}
 BATCH: Final = 10_000
 TRIES: Final = 3
 
@@ -31,11 +35,13 @@ WATCH: Final = """
 """
 
 
-def shown_after_ms(open_page: Callable[..., Page], path: str, selector: str) -> float:
+def shown_after_ms(
+    open_page: Callable[..., Page], path: str, selector: str, **options: Any
+) -> float:
     """From the beginning of the navigation to what was waited for, at its best of a few tries."""
     found = []
     for _ in range(TRIES):
-        page = open_page("/no-such-page")
+        page = open_page("/no-such-page", **options)
         page.add_init_script(WATCH % json.dumps(selector))
         page.goto(f"/console{path}")
         expect(page.locator(selector).first).to_be_visible()
@@ -57,6 +63,42 @@ def test_with_500_topics_and_50_groups_the_first_page_is_usable_within_a_second(
     assert shown_after_ms(open_page, "", ".stats") < 1000
     assert shown_after_ms(open_page, "/topics", "tbody tr") < 1000
     assert shown_after_ms(open_page, "/groups", "tbody tr") < 1000
+
+
+@pytest.mark.slow
+def test_ten_thousand_dead_letters_are_usable_within_a_second(
+    open_page: Callable[..., Page], api: HttpApi
+) -> None:
+    add_dead_letters(api, "dying", LETTERS)
+    row = "tbody tr"
+    for options in ({}, {"viewport": NARROW}):
+        assert shown_after_ms(open_page, "/dead-letters/dying", row, **options) < 1000
+        assert shown_after_ms(open_page, "/dead-letters/dying?view=errors", row, **options) < 1000
+        assert shown_after_ms(open_page, "/dead-letters/dying?reason=TTL_EXPIRED", row) < 1000
+
+
+def test_all_of_many_dead_letters_are_paged_counted_and_selected(
+    open_page: Callable[..., Page], api: HttpApi
+) -> None:
+    add_dead_letters(api, "many", 400)
+    page = open_page("/dead-letters/many")
+    pager = page.get_by_role("navigation", name="Pages of dead letters")
+    expect(pager).to_contain_text("1\u2013100 of 400")
+    page.get_by_label("Next page").click()
+    expect(pager).to_contain_text("101\u2013200 of 400")
+    page.get_by_label("By error", exact=True).check()
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(5)
+    expect(rows.first).to_contain_text("no customer #")
+    expect(rows.first).to_contain_text("150")
+    rows.first.get_by_role("button", name="no customer #", exact=True).click()
+    page.get_by_label("Select all on this page").check()
+    page.get_by_role("button", name="Select all 150 that match").click()
+    page.get_by_role("button", name="Delete selected").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Delete 150 letters").click()
+    expect(dialog.get_by_role("status")).to_contain_text("Deleted: 150 letters.")
+    assert api.get("/topics/many/dlq")["total"] == 250
 
 
 @pytest.mark.slow

@@ -74,10 +74,10 @@ type Kind = { mayChange: boolean };
 function Remove({ what, verb, at, onDone }: { what: string; verb: string; at: string; onDone: () => void }) {
   const run = async () => {
     await api.delete(at);
-    return `${what} is gone.`;
+    return `${what} is deleted.`;
   };
   const question = () =>
-    ask({ title: `${verb} ${what}`, body: <p>It stops to count at once.</p>, verb, danger: true, run, then: onDone });
+    ask({ title: `${verb} ${what}`, body: <p>It is refused from then on.</p>, verb, danger: true, run, then: onDone });
   return <IconButton label={`${verb} ${what}`} icon="trash" onClick={question} />;
 }
 
@@ -256,8 +256,8 @@ function NewRole({ onClose, onDone }: Making) {
 
 const RESOURCES = ["topic", "group", "transactional_id", "cluster", "tenant"].map((value) => ({ value, label: value.replace("_", " ") }));
 const PATTERNS = [
-  { value: "literal", label: "this name, or * for every" },
-  { value: "prefixed", label: "names that start so" },
+  { value: "literal", label: "this exact name, or * for all" },
+  { value: "prefixed", label: "names with this prefix" },
 ];
 const EFFECTS = [
   { value: "allow", label: "Allow" },

@@ -32,7 +32,7 @@ export function ErrorTable({
   const columns: Column<ErrorLine>[] = [
     { id: "count", title: "Letters", number: true, sort: (row) => row.count, cell: (row) => whole(row.count) },
     { id: "share", title: "Share", number: true, minor: true, cell: (row) => percent(row.count / Math.max(all, 1)) },
-    { id: "reason", title: "Reason", sort: (row) => row.reason, cell: (row) => <Badge tone="bad">{row.reason ?? "unknown"}</Badge> },
+    { id: "reason", title: "Reason", minor: true, sort: (row) => row.reason, cell: (row) => <Badge tone="bad">{row.reason ?? "unknown"}</Badge> },
     {
       id: "error",
       title: "Last error",
@@ -48,6 +48,7 @@ export function ErrorTable({
     {
       id: "acts",
       title: "",
+      minor: true,
       cell: (row) => {
         const choice = { filter: filterOf(row), count: row.count };
         const which = row.error || "no error";

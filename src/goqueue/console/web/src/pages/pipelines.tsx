@@ -109,7 +109,7 @@ const QUERIES: Column<Query>[] = [
   { id: "state", title: "State", cell: (row) => <Badge tone={tone(row.state)}>{row.state}</Badge> },
   { id: "sink", title: "Writes", minor: true, cell: (row) => <Plain text={row.sink} most={60} /> },
   { id: "batch", title: "Batch", number: true, minor: true, sort: (row) => row.batch_id, cell: (row) => whole(row.batch_id) },
-  { id: "took", title: "Took", number: true, minor: true, sort: (row) => row.batch_ms, cell: (row) => milliseconds(row.batch_ms) },
+  { id: "took", title: "Batch duration", number: true, minor: true, sort: (row) => row.batch_ms, cell: (row) => milliseconds(row.batch_ms) },
   { id: "rate", title: "Rows", number: true, sort: (row) => row.rows_per_second, cell: (row) => perSecond(row.rows_per_second) },
   { id: "rows", title: "In all", number: true, minor: true, sort: (row) => row.rows, cell: (row) => whole(row.rows) },
   { id: "lag", title: "Lag", number: true, sort: (row) => row.lag, cell: (row) => whole(row.lag) },

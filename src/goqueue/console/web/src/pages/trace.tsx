@@ -168,7 +168,7 @@ function SpanCard({ span }: { span: Span }) {
       <Facts
         items={[
           ["When", <Time ms={span.timestamp} />],
-          ["Took", milliseconds(span.duration_ms)],
+          ["Duration", milliseconds(span.duration_ms)],
           ...(span.topic !== null
             ? [["Place", <Plain text={`${span.topic} ${span.partition ?? "–"}/${span.offset ?? "–"}`} />] as [string, preact.JSX.Element]]
             : []),
