@@ -45,6 +45,7 @@ def test_a_bundle_has_what_is_needed_and_lists_it(
     assert not [each for each in manifest["files"] if each["note"]]
     assert json.loads(found["server/topics-described.json"])["described"][goqueue_topic]
     assert json.loads(found["server/cluster/health.json"])["status"]
+    assert "data_dir" in found["server/configuration.json"]
     assert "goqueue_" in found["server/metrics.txt"]
     assert found["server/log.txt"] == "ready in 100 ms\n"
     assert json.loads(found["client/version.json"])["client"]["version"]

@@ -36,6 +36,8 @@ _ANSWERS: Final = {
     "readiness": "/readyz?verbose=true",
     "stats": "/stats",
     "overview": "/overview",
+    "configuration": "/admin/config",
+    "clients": "/cluster/clients",
     "maintenance": "/admin/maintenance",
     "coordinators": "/admin/coordinators",
     "cluster/health": "/cluster/health",
