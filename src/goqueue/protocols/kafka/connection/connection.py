@@ -14,7 +14,6 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from goqueue.protocols.connected import ConnectedClient, shown_name
 from goqueue.protocols.kafka.connection.back_pressure import BackPressure
 from goqueue.protocols.kafka.connection.budget import BYTES_A_READ
 from goqueue.protocols.kafka.connection.deadlines import CloseReason
@@ -39,22 +38,6 @@ class Connection(BackPressure):
         """The event loop has its turn; nothing starts before `_next_turn`."""
         self._is_pumping = False
         self.reads_in_row = 0
-        self.listener_name = owner.settings.name
-        self.address = "local"
-        self.opened_s = loop.time()
-
-    def client(self) -> ConnectedClient:
-        """Who is connected."""
-        session = self.session
-        return ConnectedClient(
-            protocol="kafka",
-            listener=self.listener_name,
-            address=self.address,
-            principal=session.principal.label,
-            client_id=shown_name(session.client_id),
-            software=session.software,
-            age_s=self._loop.time() - self.opened_s,
-        )
 
     # --- What the transport tells -----------------------------------------------------------------
 

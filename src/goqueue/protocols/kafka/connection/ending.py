@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from goqueue.protocols.connected import ConnectedClient, shown_name
 from goqueue.protocols.kafka.connection.budget import AnswerShare
 from goqueue.protocols.kafka.connection.deadlines import CloseReason, Deadlines
 from goqueue.protocols.kafka.context import Session
@@ -55,9 +56,25 @@ class Ending(asyncio.BufferedProtocol, ABC):
         self._unfinished_bytes = 0
         """Those of them that the budget counts as part of no request under way."""
         self.host = ""
+        self.address = "local"
+        self.opened_s = loop.time()
+        self.listener_name = owner.settings.name
         self.session = Session(
             authenticated=not owner.settings.requires_authentication,
             authorizer=owner.dispatcher.authorizer,
+        )
+
+    def client(self) -> ConnectedClient:
+        """Who is connected."""
+        session = self.session
+        return ConnectedClient(
+            protocol="kafka",
+            listener=self.listener_name,
+            address=self.address,
+            principal=session.principal.label,
+            client_id=shown_name(session.client_id),
+            software=session.software,
+            age_s=self._loop.time() - self.opened_s,
         )
 
     @property
