@@ -8,7 +8,8 @@ Seeds that have found something: 4001 a cut of a failed log that could not be re
 4004 a leader in the metadata that was not among the brokers; 5001 (all nodes killed, eight times)
 a node that gave up because etcd was slow at its start; 7001 (etcd stopped) a store kept slow by
 requests that were given up and sent again; 1 of schemas (a writer cut off) a node that said 404 of
-what the next writer had stored.
+what the next writer had stored; 20005 of delays and schemas (a coordinator killed twice) a message
+that came twice, and a 409 of a node that registered anew.
 """
 
 from __future__ import annotations

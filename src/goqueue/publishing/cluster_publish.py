@@ -20,11 +20,11 @@ import msgspec
 from goqueue.model.errors import DelaysUnavailableError, GoQueueError, NotLeaderError
 from goqueue.partitions.partition import Partition, Placed
 from goqueue.publishing.deferred import DeferredPublish
-from goqueue.publishing.delayed import MAX_ATTEMPT, Origin, TakenIn
+from goqueue.publishing.delayed import Origin, TakenIn
 from goqueue.publishing.publish import Publisher, both
 from goqueue.publishing.requests import Acks, Published, PublishRequest
 from goqueue.publishing.straight import waits_for
-from goqueue.records.batch import peek
+from goqueue.records.batch import ATTEMPT, ATTEMPT_SHIFT, peek
 from goqueue.topics.catalogue import Topic
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ _MAX_VOID: Final = 100_000
 """Delayed parts that are remembered to be void; of more, the oldest is forgotten. It was asked for
 long before, when its unit was loaded."""
 
+_MAX_ATTEMPT: Final = ATTEMPT >> ATTEMPT_SHIFT
+"""Of a batch in one epoch, as many as its attributes can tell apart; then another has to begin."""
 _MAX_GIVEN_UP: Final = 100_000
 """Batches of which attempts are remembered; of more, the oldest is forgotten. Its producer sends it
 again within moments, or never."""
@@ -174,7 +176,7 @@ class ClusterPublisher(Publisher):
         epoch, count = self._given_up.get(key, (-1, 0))
         if epoch != partition.leader_epoch:
             return 0
-        if count > MAX_ATTEMPT:
+        if count > _MAX_ATTEMPT:
             raise DelaysUnavailableError(
                 f"{partition.id}: a batch with delayed messages could not be stored {count} times; "
                 "it can be once another node leads the partition: send it again"

@@ -6,7 +6,6 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from goqueue.model.tuples import NamedTuple
-from goqueue.records.batch import ATTEMPT, ATTEMPT_SHIFT
 
 if TYPE_CHECKING:
     from goqueue.partitions.partition import Partition
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from goqueue.topics.catalogue import Topic
 
 
-MAX_ATTEMPT: Final = ATTEMPT >> ATTEMPT_SHIFT
 _END_BITS: Final = 48
 
 
