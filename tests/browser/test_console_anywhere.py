@@ -53,7 +53,7 @@ def test_the_keyboard_alone_goes_to_topics_groups_pages_and_traces(
     ):
         open_palette(page)
         page.keyboard.type(typed)
-        chosen = page.get_by_role("option", selected=True)
+        chosen = page.locator("dialog").get_by_role("option", selected=True)
         expect(chosen).to_have_text(re.compile(f"^{typed}(Topic|Group|Page|Trace)$", re.IGNORECASE))
         page.keyboard.press("Enter")
         expect(page.get_by_role("dialog")).to_have_count(0)
@@ -70,12 +70,12 @@ def test_a_key_is_looked_up_and_a_message_published_from_anywhere(
     expect(page.get_by_role("heading", level=1)).to_have_text("Groups")
     open_palette(page)
     page.keyboard.type("customer-7")
-    expect(page.get_by_role("option", selected=True)).to_have_text(
+    expect(page.locator("dialog").get_by_role("option", selected=True)).to_have_text(
         re.compile("Find key customer-7")
     )
     page.keyboard.press("Enter")
     page.keyboard.type("keyed")
-    expect(page.get_by_role("option")).to_have_count(1)
+    expect(page.locator("dialog").get_by_role("option")).to_have_count(1)
     page.keyboard.press("Enter")
     expect(page.locator(".messages tbody tr")).to_have_count(1)
     expect(page.locator(".messages")).to_contain_text("first")
@@ -83,7 +83,7 @@ def test_a_key_is_looked_up_and_a_message_published_from_anywhere(
     page.keyboard.type("publish")
     page.keyboard.press("Enter")
     page.keyboard.type("keyed")
-    expect(page.get_by_role("option")).to_have_count(1)
+    expect(page.locator("dialog").get_by_role("option")).to_have_count(1)
     page.keyboard.press("Enter")
     expect(page.get_by_role("dialog").get_by_label("Value", exact=True)).to_be_visible()
 
@@ -93,10 +93,12 @@ def test_the_palette_shuts_nobody_out(open_page: Callable[..., Page], axe: str) 
     expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
     page.evaluate(axe)
     open_palette(page)
-    expect(page.get_by_role("option").first).to_be_visible()
+    expect(page.locator("dialog").get_by_role("option").first).to_be_visible()
     assert page.evaluate(JUDGE) == []
     page.keyboard.press("ArrowDown")
-    expect(page.get_by_role("option").nth(1)).to_have_attribute("aria-selected", "true")
+    expect(page.locator("dialog").get_by_role("option").nth(1)).to_have_attribute(
+        "aria-selected", "true"
+    )
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
 
