@@ -10,20 +10,11 @@ from pathlib import Path
 import pytest
 
 from support.etcd import need_etcd
-from support.faults import OF_COORDINATORS, ORDINARY, STORE_ANSWERED, cut_off_leader, slow_links
+from support.faults import OF_COORDINATORS, ORDINARY, STORE_ANSWERED
 from support.history import Fault, read
-from support.node_hooks.mistakes import (
-    aborted_is_readable,
-    acknowledged_before_commit,
-    acknowledgement_released,
-    due_too_early,
-    version_missed,
-)
 from support.stuck import kill_descendants
 
 TESTS = Path(__file__).parents[1]
-QUIET = (slow_links, slow_links)
-"""Faults that nobody has to take over for: some seconds of work."""
 
 
 def judged(folder, seed, workloads, faults, *more):
@@ -74,22 +65,3 @@ def test_coordinators_are_killed_paused_and_cut_off_and_keep_every_promise(tmp_p
 @pytest.mark.parametrize("workload", ["transactions", "queues", "delays", "schemas"])
 def test_each_capability_keeps_its_promises_through_every_ordinary_fault(tmp_path, workload):
     suffer(tmp_path, 2, workload, (*ORDINARY, *OF_COORDINATORS))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    ("workload", "mistake", "faults", "kinds"),
-    [
-        ("logs", acknowledged_before_commit, (cut_off_leader,), {"lost", "inconsistent"}),
-        ("transactions", aborted_is_readable, QUIET, {"aborted read"}),
-        ("queues", acknowledgement_released, QUIET, {"redelivered"}),
-        ("delays", due_too_early, QUIET, {"early"}),
-        ("schemas", version_missed, QUIET, {"gap", "lost"}),
-    ],
-)
-def test_a_mistake_that_brokers_make_is_found(tmp_path, workload, mistake, faults, kinds):
-    code, told = judged(tmp_path, 3, workload, faults, "--mistake", mistake.__name__)
-    found = {line.partition(":")[0] for line in told.splitlines()}
-    assert code == 1, told
-    assert found & kinds, told
