@@ -157,7 +157,7 @@ function QueueDetail({ group, found }: { group: string; found: Reliability }) {
             ["Rejected", whole(found.acknowledgement.rejects)],
             ["Extended", whole(found.acknowledgement.extensions)],
             ["Timed out", whole(found.visibility.expired)],
-            ...reasons.map(([reason, many]): [string, string] => [`Died: ${reason.toLowerCase().replaceAll("_", " ")}`, whole(many)]),
+            ...reasons.map(([reason, many]): [string, string] => [`Dead-lettered: ${reason.toLowerCase().replaceAll("_", " ")}`, whole(many)]),
           ]}
         />
       </Card>
@@ -174,7 +174,7 @@ const LANES: Column<LaneRow>[] = [
   { id: "flight", title: "In flight", number: true, sort: (row) => row.in_flight, cell: (row) => whole(row.in_flight) },
   { id: "served", title: "Served", number: true, sort: (row) => row.served, cell: (row) => whole(row.served) },
   { id: "share", title: "Share (weight)", number: true, minor: true, sort: (row) => row.share, cell: (row) => `${percent(row.share)} (${percent(row.due)})` },
-  { id: "boosts", title: "Saved", number: true, minor: true, sort: (row) => row.boosts, cell: (row) => whole(row.boosts) },
+  { id: "boosts", title: "Boosted", number: true, minor: true, sort: (row) => row.boosts, cell: (row) => whole(row.boosts) },
   { id: "last", title: "Last served", minor: true, cell: (row) => (row.last_served ? <Ago ms={row.last_served} /> : "–") },
 ];
 
@@ -191,7 +191,7 @@ function LanesCard({ group, order, found }: { group: string; order: string[]; fo
     <Card
       title={`Lanes of ${group}`}
       flush
-      actions={<span class="muted">saved from starving after {settingDuration(found.starvation_timeout)}</span>}
+      actions={<span class="muted">boosted to the first lane after {settingDuration(found.starvation_timeout)}</span>}
     >
       <Table label="Lanes" rows={rows} columns={LANES} rowKey={(row) => row.name} first={{ column: "lane" }} />
     </Card>
