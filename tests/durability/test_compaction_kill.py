@@ -203,7 +203,9 @@ def copy(written: Path, target: Path) -> Path:
 def run_child(folder: Path, step: tuple[str, str, int]) -> int:
     operation, ending, skip = step
     program = [sys.executable, __file__, str(folder), operation, ending, str(skip)]
-    return subprocess.run(program, check=False, timeout=280).returncode
+    search = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": search}
+    return subprocess.run(program, check=False, timeout=280, env=environment).returncode
 
 
 def test_the_log_is_as_large_as_it_says(written: Path, truth: Truth) -> None:

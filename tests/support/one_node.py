@@ -41,6 +41,7 @@ OWN_NODE: Final = {
         "each test has two brokers of its own; tests/cluster/test_cluster_backup.py has clusters"
     ),
     "cli/test_init_secure.py": "it runs the configuration that `goqueue init` makes for one node",
+    "docs/test_docs_run.py": "a page is run as it is written, with the broker that it starts",
 }
 """Files under tests/protocol that start one node also where the others have three."""
 

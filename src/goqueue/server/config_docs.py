@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from goqueue.configs.broker_configs import BrokerConfigs, Level
-from goqueue.protocols.http.api.served_node import (
-    ChangedSetting,
-    EffectiveSetting,
-)
 from goqueue.server.config import SECTIONS, TABLE, Config
 from goqueue.server.config_kinds import Address, Switch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from goqueue.protocols.http.api.served_node import ChangedSetting, EffectiveSetting
     from goqueue.server.config_table import Setting
 
 _INTRODUCTION: Final = """\
@@ -71,6 +68,10 @@ def effective(config: Config) -> list[Effective]:
 
 def effective_settings(config: Config, configs: BrokerConfigs) -> list[EffectiveSetting]:
     """Every setting with where its value comes from, and what has changed at run time."""
+    from goqueue.protocols.http.api.served_node import (  # noqa: PLC0415 - Kafka is served before
+        EffectiveSetting,
+    )
+
     return [
         EffectiveSetting(
             setting=row.full_name,
@@ -88,6 +89,10 @@ def effective_settings(config: Config, configs: BrokerConfigs) -> list[Effective
 
 
 def _changed(configs: BrokerConfigs, name: str) -> ChangedSetting | None:
+    from goqueue.protocols.http.api.served_node import (  # noqa: PLC0415 - as above
+        ChangedSetting,
+    )
+
     for level in (Level.NODE, Level.CLUSTER):
         value = configs.overrides(level).get(name)
         if value is not None:

@@ -155,6 +155,7 @@ def test_a_group_that_wants_no_dead_letters_has_none(api: HttpApi, topic: str, g
         "dead_letter_topic": None,
         "total": 0,
         "letters": [],
+        "next": None,
     }
 
 

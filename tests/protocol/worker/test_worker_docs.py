@@ -118,7 +118,7 @@ def test_the_comparison_does_what_it_says(goqueue_broker: Broker, tmp_path: Path
     assert b'"account-7"' in goqueue_broker.messages("accounts")[-1].value
 
 
-@pytest.mark.parametrize("page", ["how-to/workers.md", "coming-from-celery-sqs.md"])
+@pytest.mark.parametrize("page", ["how-to/workers.md", "how-to/coming-from-celery-sqs.md"])
 def test_the_commands_of_the_pages_exist(page: str, goqueue_broker: Broker, tmp_path: Path) -> None:
     lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
     ours = [line.partition("#")[0].split() for line in lines if line.startswith("goqueue ")]

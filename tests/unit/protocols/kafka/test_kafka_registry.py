@@ -80,7 +80,8 @@ def test_a_client_that_does_not_say_what_it_is_gets_an_error():
 def features_in(version: int, *features: Feature):
     registry = with_api_versions(Registry(), features)
     handler = registry.endpoints[API_VERSIONS, 0].handler
-    context: Any = type("Context", (), {"version": version})
+    peer = type("Peer", (), {"session": type("Session", (), {})()})()
+    context: Any = type("Context", (), {"version": version, "peer": peer})
     request: Any = type(
         "Request", (), {"client_software_name": "a", "client_software_version": "1"}
     )

@@ -138,8 +138,8 @@ def _describe_stably(schema: dict[str, Any]) -> None:
 
 
 def _is_described(kind: Any) -> bool:
-    """Whether something is a type, and not a media type."""
-    return kind is not None and not isinstance(kind, str)
+    """Whether something is a type, and not a media type or several."""
+    return kind is not None and not isinstance(kind, str | tuple)
 
 
 def _is_struct(kind: Any) -> bool:
@@ -239,7 +239,7 @@ def _responses(endpoint: Endpoint, components: dict[str, Any]) -> dict[str, Any]
         content = (
             {media: _media(kind, components) for media in media_types}
             if _is_described(kind)
-            else {kind: {"schema": {}}}
+            else {each: {"schema": {}} for each in (kind if isinstance(kind, tuple) else (kind,))}
         )
         described[str(status)] = {
             "description": HTTPStatus(status).phrase,

@@ -66,7 +66,7 @@ class ExportRoutes(BrokerRoutes):
         right=on_topic(READ),
         tag=_TAG,
         place=LOCAL,
-        answers=dict.fromkeys((200,), "application/octet-stream"),
+        answers={200: tuple(each.partition(";")[0] for each in _TYPES.values())},
     )
     async def export(self, path: TopicPath, query: ExportQuery) -> Response:
         """Export the messages that a search finds as JSON lines, CSV or Parquet.

@@ -23,7 +23,7 @@ const COLUMNS: Column<Setting>[] = [
   { id: "setting", title: "Setting", wide: true, sort: (row) => row.setting, cell: (row) => <Named row={row} /> },
   { id: "value", title: "Value", sort: (row) => row.changed?.value ?? row.value, cell: (row) => <Value row={row} /> },
   { id: "source", title: "Source", sort: (row) => sourceOf(row), cell: (row) => <Badge tone={isDefault(row) ? "neutral" : "accent"}>{sourceOf(row)}</Badge> },
-  { id: "dynamic", title: "Changes", minor: true, sort: (row) => (row.is_dynamic ? 0 : 1), cell: (row) => (row.is_dynamic ? <Badge tone="good">at run time</Badge> : <span class="muted">at a restart</span>) },
+  { id: "dynamic", title: "Changes", minor: true, sort: (row) => (row.is_dynamic ? 0 : 1), cell: (row) => (row.is_dynamic ? <span>at run time</span> : <span class="muted">at a restart</span>) },
 ];
 
 function sourceOf(row: Setting): string {
