@@ -29,6 +29,8 @@ from unit.protocols.kafka.live import (
 
 ALICE = b"\0alice\0secret"
 
+LOGINS = 1000
+
 
 class Echo:
     """One API that only those who have logged in may call."""
@@ -226,7 +228,10 @@ def test_clients_are_told_how_long_their_login_counts_and_may_renew_it(tmp_path)
             assert await logged_in(client) == (0, None, b"", 60_000)
             (connection,) = listener._connections
             first = connection.session.expires_at
-            assert await logged_in(client) == (0, None, b"", 60_000)
+            for _ in range(LOGINS):  # one may come in the same millisecond
+                assert await logged_in(client) == (0, None, b"", 60_000)
+                if connection.session.expires_at > first:
+                    break
             assert connection.session.expires_at > first
             listener.sweep(first)
             assert await principal(client) == "User:alice"
