@@ -45,18 +45,20 @@ def stream(address: str, topic: str, count: int, batch: int, delay_ms: int) -> d
     async def main() -> dict[str, Any]:
         async with aio.insecure_channel(address) as channel:
             call: Any = PublishServiceStub(channel).PublishStream()
-            window, failed, last_id = asyncio.Semaphore(WINDOW), 0, 0
+            window, failed, last_id, error = asyncio.Semaphore(WINDOW), 0, 0, ""
             request = pb.PublishRequest(topic=topic)
             for _ in range(batch):
                 request.messages.add(value=VALUE, partition=0, delay_ms=delay_ms)
 
             async def read() -> None:
-                nonlocal failed, last_id
+                nonlocal failed, last_id, error
                 for _ in range(count // batch):
                     response = await call.read()
                     failed += len(response.results) != batch
-                    failed += response.results[-1].HasField("error")
-                    last_id = response.results[-1].delayed_id
+                    last = response.results[-1]
+                    if last.HasField("error"):
+                        failed, error = failed + 1, f"{last.error}"
+                    last_id = last.delayed_id
                     window.release()
 
             reader = asyncio.create_task(read())
@@ -66,7 +68,7 @@ def stream(address: str, topic: str, count: int, batch: int, delay_ms: int) -> d
                 await call.write(request)
             await reader
             took_s = time.perf_counter() - started_s
-            return {"seconds": took_s, "failed": failed, "last_id": last_id}
+            return {"seconds": took_s, "failed": failed, "last_id": last_id, "error": error}
 
     return _run(main())
 

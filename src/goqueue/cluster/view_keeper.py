@@ -34,6 +34,7 @@ from goqueue.model.errors import (
 )
 from goqueue.model.tuples import NamedTuple
 from goqueue.runtime.shared_work import SharedWork
+from goqueue.runtime.tasks import deadline
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -140,7 +141,7 @@ class ViewKeeper:
         waiting = asyncio.get_running_loop().create_future()
         self._waiting[revision].append(waiting)
         try:
-            async with asyncio.timeout(_NUDGE_S):
+            async with deadline(_NUDGE_S):
                 await asyncio.shield(waiting)
         except TimeoutError:
             # A transaction that changed nothing has a revision and no event.

@@ -91,10 +91,24 @@ async def in_portions(
     await asyncio.gather(*(some() for _ in range(at_a_time)))
 
 
+@asynccontextmanager
+async def deadline(seconds: float) -> AsyncIterator[asyncio.Timeout]:
+    """`asyncio.timeout`, also in the first step of a `Begun`: that has no task before it waits.
+
+    Raises:
+        TimeoutError: the block has not ended within so many seconds.
+    """
+    if asyncio.current_task() is None:
+        await asyncio.sleep(0)
+    async with asyncio.timeout(seconds) as timeout:
+        yield timeout
+
+
 class Begun(Generic[_T]):
     """A coroutine that was run up to where it waits for something; most are through by then.
 
-    Whoever awaits this goes on from there. The coroutine may ask for its task only behind that.
+    Whoever awaits this goes on from there. The coroutine may ask for its task only behind that: on
+    its way there, `deadline` takes the place of `asyncio.timeout`.
     """
 
     __slots__ = ("_coroutine", "_waits_for", "is_done", "result")

@@ -36,6 +36,7 @@ from goqueue.model.errors import (
     StaleNodeError,
 )
 from goqueue.partitions.replication.traffic import ReplicationTraffic
+from goqueue.runtime.tasks import deadline
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.errors import MalformedRequestError
@@ -178,7 +179,7 @@ class PeerConnections:
         connection = Connection(address, self._settings)
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(_CONNECT_S):
+            async with deadline(_CONNECT_S):
                 transport, _ = await loop.create_connection(
                     lambda: connection,
                     address.host,

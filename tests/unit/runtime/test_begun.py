@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.runtime.tasks import Begun
+from goqueue.runtime.tasks import Begun, deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 async def _waits(future: asyncio.Future[int], seen: list[str]) -> int:
@@ -90,3 +94,32 @@ def test_cancelling_reaches_it() -> None:
         assert seen == ["begun", "cancelled", "ended"]
 
     asyncio.run(main())
+
+
+async def _waits_with_a_deadline(future: asyncio.Future[int], seconds: float) -> int:
+    async with deadline(seconds):
+        return await future
+
+
+def test_a_deadline_counts_in_its_first_step_as_well() -> None:
+    async def main() -> None:
+        future = asyncio.get_running_loop().create_future()
+        in_time: Begun[int] = await _outside_of_tasks(
+            lambda: Begun(_waits_with_a_deadline(future, 60))
+        )
+        late: Begun[int] = await _outside_of_tasks(
+            lambda: Begun(_waits_with_a_deadline(asyncio.Future(), 0.01))
+        )
+        future.set_result(5)
+        assert await in_time == 5
+        with pytest.raises(TimeoutError):
+            await late
+
+    asyncio.run(main())
+
+
+async def _outside_of_tasks(make: Callable[[], Begun[int]]) -> Begun[int]:
+    """Make it as a connection does, which is called by the event loop."""
+    made: asyncio.Future[Begun[int]] = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(lambda: made.set_result(make()))
+    return await made

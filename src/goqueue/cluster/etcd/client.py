@@ -32,6 +32,7 @@ from goqueue.runtime.http_connection import (
     Endpoint,
     HttpConnectionError,
 )
+from goqueue.runtime.tasks import deadline
 
 if TYPE_CHECKING:
     import ssl
@@ -231,9 +232,9 @@ class EtcdClient:
     ) -> Answer:
         loop = asyncio.get_running_loop()
         attempt_s = self._attempt_s
-        async with asyncio.timeout(attempt_s) as deadline:
+        async with deadline(attempt_s) as timeout:
             status = await connection.post(path, body, _NEED_LEADER if need_leader else NO_HEADERS)
-            deadline.reschedule(loop.time() + attempt_s)
+            timeout.reschedule(loop.time() + attempt_s)
             return Answer(status, await connection.body())
 
     # --- Connections -----------------------------------------------------------------------------
@@ -257,7 +258,7 @@ class EtcdClient:
 
     async def _connect(self, endpoint: Endpoint) -> Connection:
         try:
-            async with asyncio.timeout(self._attempt_s):
+            async with deadline(self._attempt_s):
                 return await Connection.open(endpoint, self._tls)
         except (HttpConnectionError, TimeoutError) as error:
             self._failed(endpoint)
