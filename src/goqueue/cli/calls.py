@@ -175,11 +175,18 @@ def own_parameters(
     function: Callable[..., Any], names: Mapping[str, Any]
 ) -> list[inspect.Parameter]:
     """The options of a function, without its first argument; `names` are those of type hints."""
-    hints = get_type_hints(function, localns=dict(names), include_extras=True)
-    _, *own = inspect.signature(function).parameters.values()
+    _, *own = all_parameters(function, names)
+    return own
+
+
+def all_parameters(
+    function: Callable[..., Any], names: Mapping[str, Any] | None = None
+) -> list[inspect.Parameter]:
+    """The options of a function whose every argument is one."""
+    hints = get_type_hints(function, localns=dict(names or {}), include_extras=True)
     return [
         each.replace(annotation=hints[each.name], kind=inspect.Parameter.KEYWORD_ONLY)
-        for each in own
+        for each in inspect.signature(function).parameters.values()
     ]
 
 

@@ -1,12 +1,12 @@
 """What every job of `goqueue job` shares: Spark, the broker, the bar, and the report.
 
-    @job("skew-report")
-    def skew_report(call: JobCall, topic: Annotated[str, typer.Argument(...)]) -> JobReport:
+    @job("skew-report", period, sample)
+    def skew(call: JobCall, topic: TopicArgument) -> JobReport:
         \"\"\"Show ...\"\"\"
-        from goqueue.spark.jobs import skew_report as run
-        return run(call.spark, call.servers, topic, options=call.options, progress=call.progress)
+        return jobs.skew_report(call.spark, call.servers, topic, **call.shared)
 
-The function says what is its own; the options that all jobs have are added here.
+The function says what is its own. The options of `period` and `sample` (`job_options.py`) and those
+that all jobs have are added here.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import typer
 
-from goqueue.cli.calls import Call, own_parameters, parse_pairs, runnable
+from goqueue.cli.calls import Call, all_parameters, own_parameters, parse_pairs, runnable
 from goqueue.cli.contexts import DEFAULT_SERVER
 from goqueue.cli.errors import CliError, UsageError
 from goqueue.cli.output import Format, note
 from goqueue.cli.progress_bars import Bars
 
 if TYPE_CHECKING:
+    import inspect
     from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
@@ -95,6 +97,8 @@ class JobCall:
         self.call: Final = call
         self.progress: Final = progress
         self.options: Final[Mapping[str, str]] = parse_pairs(options, "--option")
+        self.shared: Final[dict[str, Any]] = {"options": self.options, "progress": progress}
+        """What `jobs` takes by name whatever the job: these two, and what sets of options add."""
         self._name = name
         self._servers = servers
         self._master = master
@@ -201,14 +205,20 @@ def _shared(
 
 
 def job(
-    name: str, group: typer.Typer = app
+    name: str, *sets: Callable[..., dict[str, Any]]
 ) -> Callable[[Callable[..., JobReport]], Callable[..., JobReport]]:
-    """Register a function whose first argument is a `JobCall` and which returns a report."""
+    """Register a function whose first argument is a `JobCall` and which returns a report.
+
+    Args:
+        name: The name of the command.
+        sets: Options of several jobs, of `job_options`; what they return is in `JobCall.shared`.
+    """
 
     def register(function: Callable[..., JobReport]) -> Callable[..., JobReport]:
         @functools.wraps(function)
         def run(call: Call, **values: Any) -> None:
-            given = {each.name: values.pop(each.name) for each in shared}
+            given = _take(values, common)
+            chosen = {each: _take(values, options) for each, options in of_sets.items()}
             with Bars(names_stages=call.output is Format.TABLE) as bars:
                 one = JobCall(
                     call,
@@ -219,17 +229,26 @@ def job(
                     conf=given["conf"],
                     progress=bars,
                 )
+                for each, options in chosen.items():
+                    one.shared.update(each(**options))
                 report = _reported(one, function, values)
             for text in report.warnings:
                 note(f"warning: {text}")
             call.show(report.as_dict(), table_of(report))
 
         names = {"JobCall": JobCall, "JobReport": None}
-        shared = own_parameters(_shared, names)
-        group.command(name)(runnable(run, [*own_parameters(function, names), *shared]))
+        own = own_parameters(function, names)
+        of_sets = {each: all_parameters(each) for each in sets}
+        common = own_parameters(_shared, names)
+        app.command(name)(runnable(run, [*own, *chain(*of_sets.values()), *common]))
         return function
 
     return register
+
+
+def _take(values: dict[str, Any], options: Sequence[inspect.Parameter]) -> dict[str, Any]:
+    """The values of some options, out of those of all."""
+    return {each.name: values.pop(each.name) for each in options}
 
 
 def _reported(

@@ -1,11 +1,15 @@
-"""The options that several jobs have, described once."""
+"""The options that several jobs have, described once.
+
+A function below is a set of them: `@job("replay", time_range, pace)` adds the options of its
+signature to a command, and what it returns goes to the job under these names.
+"""
 
 from __future__ import annotations
 
 import signal
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator, Sequence
     from types import FrameType
+
+_PIECE_ROWS: Final = 1_000_000
 
 TopicArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="TOPIC", help="The topic to read.", autocompletion=topic_names)
@@ -106,9 +112,64 @@ LossOption: TypeAlias = Annotated[
 PieceOption: TypeAlias = Annotated[
     int, typer.Option("--piece-rows", min=1, help="How many messages are committed at once.")
 ]
+SampleOption: TypeAlias = Annotated[
+    float | None,
+    typer.Option("--sample", metavar="SHARE", help="Read only this share, as in 0.01."),
+]
 
 
-def asked(text: str | None, option: str) -> int | timedelta | None:
+# --- Sets of options -----------------------------------------------------------------------------
+
+
+def time_range(*, since: SinceOption = None, until: UntilOption = None) -> dict[str, Any]:
+    """Messages of a time range that stays what it is when a command is run again."""
+    return {"start": _asked(since, "--since"), "end": _asked(until, "--until")}
+
+
+def period(*, since: SinceOption = None, until: UntilOption = None) -> dict[str, Any]:
+    """Messages of a time range that ends now, for a report."""
+    return {"since_ms": moment_ms(since, "--since"), "until_ms": moment_ms(until, "--until")}
+
+
+def choice(
+    *, key: KeyOption = None, where: WhereOption = None, keep_partition: KeepPartitionOption = False
+) -> dict[str, Any]:
+    """Which messages are written again, and where."""
+    keys = [each.encode("utf-8", "surrogateescape") for each in key or ()]
+    return {"keys": keys, "where": where, "keep_partition": keep_partition}
+
+
+def new_target(*, partitions: PartitionsOption = None) -> dict[str, Any]:
+    """The topic to write, if it has to be created."""
+    return {"partitions": partitions}
+
+
+def pace(*, partitioner: PartitionerOption = "mmh3", rate: RateOption = None) -> dict[str, Any]:
+    """How messages are written."""
+    return {"partitioner": partitioner, "rate": rate}
+
+
+def data_loss(*, allow_data_loss: LossOption = False) -> dict[str, Any]:
+    """What happens if messages are gone before they were read."""
+    return {"fail_on_data_loss": not allow_data_loss}
+
+
+def resumption(
+    *, checkpoint: CheckpointOption = None, piece_rows: PieceOption = _PIECE_ROWS
+) -> dict[str, Any]:
+    """How far a job is, when it is run again."""
+    return {"checkpoint": checkpoint, "piece_rows": piece_rows}
+
+
+def sample(*, sample: SampleOption = None) -> dict[str, Any]:
+    """How much of the messages a report reads."""
+    return {"sample": sample}
+
+
+# --- Values --------------------------------------------------------------------------------------
+
+
+def _asked(text: str | None, option: str) -> int | timedelta | None:
     """A time, or how long ago, which stays what it is when a command is run again.
 
     Raises:
@@ -117,11 +178,6 @@ def asked(text: str | None, option: str) -> int | timedelta | None:
     found = moment_ms(text, option)
     ago = None if text is None else parse_span_ms(text)
     return found if ago is None else timedelta(milliseconds=ago)
-
-
-def as_keys(given: list[str] | None) -> list[bytes]:
-    """Keys as they are stored."""
-    return [each.encode("utf-8", "surrogateescape") for each in given or ()]
 
 
 @contextmanager

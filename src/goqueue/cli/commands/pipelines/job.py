@@ -13,25 +13,19 @@ from goqueue.cli.commands.pipelines import job_reports
 from goqueue.cli.spark.job_command import JobCall, app, job
 from goqueue.cli.spark.job_options import (
     CatalogOption,
-    CheckpointOption,
     FormatOption,
     IcebergTableOption,
-    KeepPartitionOption,
-    KeyOption,
-    LossOption,
-    PartitionerOption,
-    PartitionsOption,
-    PieceOption,
-    RateOption,
-    SinceOption,
     TableArgument,
     TargetArgument,
     TopicArgument,
     UntilOption,
-    WhereOption,
-    as_keys,
-    asked,
+    choice,
+    data_loss,
+    new_target,
+    pace,
+    resumption,
     stopping,
+    time_range,
 )
 from goqueue.cli.times import moment_ms, span_ms
 from goqueue.spark import jobs
@@ -41,11 +35,10 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "job_reports"]
 
-_PIECE_ROWS = 1_000_000
 _FILE_MB = 128
 
 
-@job("archive")
+@job("archive", data_loss, resumption)
 def archive(
     call: JobCall,
     topic: TopicArgument,
@@ -61,9 +54,6 @@ def archive(
     file_mb: Annotated[
         int, typer.Option("--file-mb", min=1, help="The target size of merged files, in MB.")
     ] = _FILE_MB,
-    allow_data_loss: LossOption = False,
-    checkpoint: CheckpointOption = None,
-    piece_rows: PieceOption = _PIECE_ROWS,
 ) -> JobReport:
     """Copy a topic to a table that is partitioned by day; run again, it adds new messages.
 
@@ -80,15 +70,11 @@ def archive(
         until=end,
         merge=merge,
         target_file_bytes=file_mb << 20,
-        fail_on_data_loss=not allow_data_loss,
-        checkpoint=checkpoint,
-        piece_rows=piece_rows,
-        options=call.options,
-        progress=call.progress,
+        **call.shared,
     )
 
 
-@job("restore")
+@job("restore", time_range, choice, new_target, pace, resumption)
 def restore(
     call: JobCall,
     table: TableArgument,
@@ -101,19 +87,8 @@ def restore(
         str | None,
         typer.Option("--topic", help="The topic to restore, if the table has several."),
     ] = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    key: KeyOption = None,
-    where: WhereOption = None,
-    keep_partition: KeepPartitionOption = False,
-    partitions: PartitionsOption = None,
-    partitioner: PartitionerOption = "mmh3",
-    rate: RateOption = None,
-    checkpoint: CheckpointOption = None,
-    piece_rows: PieceOption = _PIECE_ROWS,
 ) -> JobReport:
     """Write archived messages to a topic, in order by key, with keys, headers and timestamps."""
-    start, end = asked(since, "--since"), asked(until, "--until")
     archived = _table(table_format, table, table_name, catalog)
     return jobs.restore(
         call.spark,
@@ -121,64 +96,24 @@ def restore(
         archived,
         target,
         topic=topic,
-        start=start,
-        end=end,
-        keys=as_keys(key),
-        where=where,
-        keep_partition=keep_partition,
-        partitions=partitions,
-        partitioner=partitioner,
-        rate=rate,
-        checkpoint=checkpoint,
-        piece_rows=piece_rows,
-        options=call.options,
-        progress=call.progress,
+        **call.shared,
     )
 
 
-@job("replay")
-def replay(
-    call: JobCall,
-    topic: TopicArgument,
-    target: TargetArgument,
-    *,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    key: KeyOption = None,
-    where: WhereOption = None,
-    keep_partition: KeepPartitionOption = False,
-    partitions: PartitionsOption = None,
-    partitioner: PartitionerOption = "mmh3",
-    rate: RateOption = None,
-    allow_data_loss: LossOption = False,
-    checkpoint: CheckpointOption = None,
-    piece_rows: PieceOption = _PIECE_ROWS,
-) -> JobReport:
+@job("replay", time_range, choice, new_target, pace, data_loss, resumption)
+def replay(call: JobCall, topic: TopicArgument, target: TargetArgument) -> JobReport:
     """Write the messages of a time range to a topic again, in order by key."""
-    start, end = asked(since, "--since"), asked(until, "--until")
     call.require_topic(topic)
     return jobs.replay(
         call.spark,
         call.servers,
         topic,
         target,
-        start=start,
-        end=end,
-        keys=as_keys(key),
-        where=where,
-        keep_partition=keep_partition,
-        partitions=partitions,
-        partitioner=partitioner,
-        rate=rate,
-        fail_on_data_loss=not allow_data_loss,
-        checkpoint=checkpoint,
-        piece_rows=piece_rows,
-        options=call.options,
-        progress=call.progress,
+        **call.shared,
     )
 
 
-@job("repartition")
+@job("repartition", pace, data_loss, resumption)
 def repartition(
     call: JobCall,
     topic: TopicArgument,
@@ -194,11 +129,6 @@ def repartition(
         bool,
         typer.Option("--verify/--no-verify", help="Compare both topics at the end."),
     ] = True,
-    partitioner: PartitionerOption = "mmh3",
-    rate: RateOption = None,
-    allow_data_loss: LossOption = False,
-    checkpoint: CheckpointOption = None,
-    piece_rows: PieceOption = _PIECE_ROWS,
 ) -> JobReport:
     """Copy a topic to a new one with another number of partitions, in order by key.
 
@@ -218,17 +148,11 @@ def repartition(
             follow=follow,
             stop=stop,
             verify=verify,
-            partitioner=partitioner,
-            rate=rate,
-            fail_on_data_loss=not allow_data_loss,
-            checkpoint=checkpoint,
-            piece_rows=piece_rows,
-            options=call.options,
-            progress=call.progress,
+            **call.shared,
         )
 
 
-@job("dedupe")
+@job("dedupe", time_range, new_target, pace, resumption)
 def dedupe(
     call: JobCall,
     topic: TopicArgument,
@@ -255,16 +179,8 @@ def dedupe(
             "--window", metavar="TIME", help="Only duplicates within this time, as in 1h."
         ),
     ] = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    partitions: PartitionsOption = None,
-    partitioner: PartitionerOption = "mmh3",
-    rate: RateOption = None,
-    checkpoint: CheckpointOption = None,
-    piece_rows: PieceOption = _PIECE_ROWS,
 ) -> JobReport:
     """Copy a topic without duplicates, in the original order."""
-    start, end = asked(since, "--since"), asked(until, "--until")
     window_ms = span_ms(window, "--window")
     call.require_topic(topic)
     words: Any = {"keep": keep, "order": order}  # checked with everything else
@@ -275,20 +191,12 @@ def dedupe(
         target,
         by=by,
         window_ms=window_ms,
-        start=start,
-        end=end,
-        partitions=partitions,
-        partitioner=partitioner,
-        rate=rate,
-        checkpoint=checkpoint,
-        piece_rows=piece_rows,
-        options=call.options,
-        progress=call.progress,
+        **call.shared,
         **words,
     )
 
 
-@job("compact")
+@job("compact", new_target, pace, resumption)
 def compact(
     call: JobCall,
     topic: TopicArgument,
@@ -300,11 +208,6 @@ def compact(
             "--keep-tombstones", help="Keep tombstones that are the newest message of their key."
         ),
     ] = False,
-    partitions: PartitionsOption = None,
-    partitioner: PartitionerOption = "mmh3",
-    rate: RateOption = None,
-    checkpoint: CheckpointOption = None,
-    piece_rows: PieceOption = _PIECE_ROWS,
 ) -> JobReport:
     """Copy the newest message of each key; keys with a tombstone are left out."""
     call.require_topic(topic)
@@ -314,13 +217,7 @@ def compact(
         topic,
         target,
         keep_tombstones=keep_tombstones,
-        partitions=partitions,
-        partitioner=partitioner,
-        rate=rate,
-        checkpoint=checkpoint,
-        piece_rows=piece_rows,
-        options=call.options,
-        progress=call.progress,
+        **call.shared,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,22 +12,18 @@ from goqueue.cli.completion import topic_names
 from goqueue.cli.errors import UsageError
 from goqueue.cli.output import Format, printable
 from goqueue.cli.spark.job_command import JobCall, job
-from goqueue.cli.spark.job_options import (  # noqa: TC001 - Typer looks them up
+from goqueue.cli.spark.job_options import (
     PartitionerOption,
-    SinceOption,
+    SampleOption,
     TopicArgument,
-    UntilOption,
+    period,
+    sample,
 )
 from goqueue.cli.times import moment_ms, span_ms
 from goqueue.spark import jobs
 
 if TYPE_CHECKING:
     from goqueue.spark.jobs.report import JobReport
-
-SampleOption: TypeAlias = Annotated[
-    float | None,
-    typer.Option("--sample", metavar="SHARE", help="Read only this share, as in 0.01."),
-]
 
 
 @job("dlq-triage")
@@ -68,8 +64,7 @@ def triage(
         keys=keys,
         include_gone=include_gone,
         http=call.http,
-        options=call.options,
-        progress=call.progress,
+        **call.shared,
     )
 
 
@@ -157,8 +152,7 @@ def redrive(
         rate=rate,
         dry_run=dry_run,
         http=http,
-        options=call.options,
-        progress=call.progress,
+        **call.shared,
     )
 
 
@@ -202,46 +196,37 @@ def lag(
         hours=hours,
         partitions=partitions,
         http=call.http,
-        options=call.options,
-        progress=call.progress,
+        **call.shared,
     )
 
 
-@job("skew-report")
+@job("skew-report", period, sample)
 def skew(
     call: JobCall,
     topic: TopicArgument,
     *,
-    since: SinceOption = None,
-    until: UntilOption = None,
     top: Annotated[
         int, typer.Option("--top", min=1, max=1000, help="The number of keys to show.")
     ] = 20,
     every: Annotated[
         str, typer.Option("--every", help="The time interval: minute, hour or day.")
     ] = "hour",
-    sample: SampleOption = None,
     plot: Annotated[
         str | None, typer.Option("--plot", metavar="FILE.svg", help="Write a plot to this file.")
     ] = None,
     partitioner: PartitionerOption = "mmh3",
 ) -> JobReport:
     """Show hot keys, partition balance, message sizes and counts over time."""
-    start_ms, end_ms = moment_ms(since, "--since"), moment_ms(until, "--until")
     call.require_topic(topic)
     report = jobs.skew_report(
         call.spark,
         call.servers,
         topic,
-        since_ms=start_ms,
-        until_ms=end_ms,
         top=top,
         every=every,
-        sample=sample,
         plot=plot,
         partitioner=partitioner,
-        options=call.options,
-        progress=call.progress,
+        **call.shared,
     )
     if call.call.output is Format.TABLE:
         typer.echo(printable(jobs.text_plot(report)) + "\n")
@@ -288,7 +273,7 @@ def traces(
     )
 
 
-@job("schema-audit")
+@job("schema-audit", period, sample)
 def audit(
     call: JobCall,
     topic: TopicArgument,
@@ -302,17 +287,13 @@ def audit(
             "--registry", metavar="URL", help="Another schema registry than the server's."
         ),
     ] = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
     samples: Annotated[
         int, typer.Option("--samples", min=0, max=1000, help="The number of causes to show.")
     ] = 10,
-    sample: SampleOption = None,
 ) -> JobReport:
     """Show which messages conform to which version of a schema, and why others do not."""
     why = "or the URL of a registry (--registry)"
     at = jobs.Http(registry) if registry is not None else call.require_http(why)
-    start_ms, end_ms = moment_ms(since, "--since"), moment_ms(until, "--until")
     call.require_topic(topic)
     return jobs.schema_audit(
         call.spark,
@@ -320,10 +301,6 @@ def audit(
         topic,
         at,
         subject=subject,
-        since_ms=start_ms,
-        until_ms=end_ms,
         samples=samples,
-        sample=sample,
-        options=call.options,
-        progress=call.progress,
+        **call.shared,
     )

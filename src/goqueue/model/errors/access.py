@@ -1,0 +1,78 @@
+"""Users, keys, rules and rights."""
+
+from __future__ import annotations
+
+from goqueue.model.errors.base import GoQueueError
+from goqueue.model.errors.storage import StorageError
+
+
+class CredentialError(GoQueueError):
+    """Something is wrong with a user's keys, or with a login."""
+
+
+class AuthenticationFailedError(CredentialError):
+    """A login failed. The text is for our log; a client is never told which part was wrong."""
+
+
+class UnacceptableCredentialError(CredentialError):
+    """A name, a salt or a number of iterations that no user may have."""
+
+
+class UnknownCredentialError(CredentialError):
+    """The user does not exist, or has no keys for that mechanism."""
+
+
+class UnsupportedMechanismError(CredentialError):
+    """A mechanism that does not exist, or that keys cannot be stored for."""
+
+
+class TooManyCredentialsError(CredentialError):
+    """There are as many users, keys, rules or roles as there may be."""
+
+
+class UnknownKeyError(CredentialError):
+    """There is no API key of that id."""
+
+
+class UnknownRuleError(CredentialError):
+    """There is no rule of that id."""
+
+
+class UnknownRoleError(CredentialError):
+    """There is no role of that name."""
+
+
+class InvalidRuleError(CredentialError):
+    """A rule that cannot be: its principal, resource or operation is none."""
+
+
+class InvalidRoleError(CredentialError):
+    """A role that cannot be: its name or a permission is none, or it is built in."""
+
+
+class AccessDisabledError(CredentialError):
+    """Rules, roles and keys are not checked on this server, so none are stored."""
+
+
+class AuthorizationFailedError(GoQueueError):
+    """The principal may not do this. The text is the same whether or not the object exists."""
+
+
+class TopicAuthorizationFailedError(AuthorizationFailedError):
+    """The principal lacks a right on a topic."""
+
+
+class GroupAuthorizationFailedError(AuthorizationFailedError):
+    """The principal lacks a right on a group."""
+
+
+class TransactionalIdAuthorizationFailedError(AuthorizationFailedError):
+    """The principal lacks a right on a transactional id."""
+
+
+class ClusterAuthorizationFailedError(AuthorizationFailedError):
+    """The principal lacks a right on the cluster."""
+
+
+class CorruptCredentialError(StorageError):
+    """The stored keys of a user do not decode."""
