@@ -1,7 +1,7 @@
 // One group: its members and their partitions, its lag over time, and its committed offsets.
 import { useState } from "preact/hooks";
 import { ask } from "../kit/dialog";
-import { HistoryChart } from "../kit/history";
+import { HistoryCard } from "../kit/history";
 import { Badge, Button, Card, Empty, Loaded, PageHead, Plain, Stat, Status } from "../kit/parts";
 import { type Range, RangePicker, useRange } from "../kit/range";
 import { type Column, Table } from "../kit/table";
@@ -149,33 +149,28 @@ export function GroupCharts({ history, range, isQueue }: { history: GroupHistory
         <RangePicker range={range} />
       </div>
       <div class="grid-2">
-        <Card title="Lag">
-          <HistoryChart {...common} label="Lag of the group, in messages" format={count} series={[{ name: "Lag", of: "lag" }]} />
-        </Card>
-        <Card title="In and out">
-          <HistoryChart
-            {...common}
-            label="Messages published to its topics, and consumed, per second"
-            format={perSecond}
-            series={[
-              { name: "Published", of: "published_per_s" },
-              { name: "Done", of: "committed_per_s" },
-            ]}
-          />
-        </Card>
+        <HistoryCard title="Lag" {...common} label="Lag of the group, in messages" format={count} series={[{ name: "Lag", of: "lag" }]} />
+        <HistoryCard
+          title="In and out"
+          {...common}
+          label="Messages published to its topics, and consumed, per second"
+          format={perSecond}
+          series={[
+            { name: "Published", of: "published_per_s" },
+            { name: "Consumed", of: "committed_per_s" },
+          ]}
+        />
         {isQueue && (
-          <Card title="In flight">
-            <HistoryChart
+          <>
+            <HistoryCard
+              title="In flight"
               {...common}
               label="Messages in flight"
               format={count}
               series={[{ name: "In flight", of: "in_flight", tone: "two" }]}
             />
-          </Card>
-        )}
-        {isQueue && (
-          <Card title="Failures">
-            <HistoryChart
+            <HistoryCard
+              title="Failures"
               {...common}
               label="Failed deliveries, and messages dead-lettered, per second"
               format={perSecond}
@@ -184,7 +179,7 @@ export function GroupCharts({ history, range, isQueue }: { history: GroupHistory
                 { name: "Dead-lettered", of: "dead_lettered_per_s", tone: "bad" },
               ]}
             />
-          </Card>
+          </>
         )}
       </div>
     </section>

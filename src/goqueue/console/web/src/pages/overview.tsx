@@ -1,6 +1,6 @@
 // The first page: health, what needs attention, and rates.
 import { Gauge } from "../kit/chart";
-import { HistoryChart } from "../kit/history";
+import { HistoryCard, HistoryChart } from "../kit/history";
 import { Icon } from "../kit/icons";
 import { type Range, RangePicker, useRange } from "../kit/range";
 import { Badge, Bones, Card, Empty, Facts, PageHead, Stat, Status, type Tone } from "../kit/parts";
@@ -166,28 +166,26 @@ function Charts({ range, history }: { range: Range; history: NodeHistory | undef
         <RangePicker range={range} />
       </div>
       <div class="grid-2">
-        <Card title="Messages per second">
-          <HistoryChart
-            history={history}
-            range={range}
-            label={`Messages per second over the last ${range.label}`}
-            format={count}
-            series={[
-              { name: "Published", of: "published_per_s" },
-              { name: "Consumed", of: "consumed_per_s" },
-              { name: "Failed", of: "failed_per_s", tone: "bad" },
-            ]}
-          />
-        </Card>
-        <Card title="Lag, all groups">
-          <HistoryChart
-            history={history}
-            range={range}
-            label={`Lag of all groups over the last ${range.label}`}
-            format={count}
-            series={[{ name: "Lag", of: "lag", tone: "three" }]}
-          />
-        </Card>
+        <HistoryCard
+          title="Messages per second"
+          history={history}
+          range={range}
+          label="Messages per second"
+          format={count}
+          series={[
+            { name: "Published", of: "published_per_s" },
+            { name: "Consumed", of: "consumed_per_s" },
+            { name: "Failed", of: "failed_per_s", tone: "bad" },
+          ]}
+        />
+        <HistoryCard
+          title="Lag, all groups"
+          history={history}
+          range={range}
+          label="Lag of all groups"
+          format={count}
+          series={[{ name: "Lag", of: "lag", tone: "three" }]}
+        />
       </div>
     </section>
   );
@@ -223,7 +221,7 @@ function Latency({ data, range, history }: { data: Overview; range: Range; histo
       <HistoryChart
         history={history}
         range={range}
-        label={`99th percentile of publishing over the last ${range.label}`}
+        label="99th percentile of publishing"
         format={milliseconds}
         height={104}
         series={[{ name: "Publish p99", of: "publish_p99_ms", tone: "two" }]}

@@ -1,6 +1,6 @@
 // What was published to a topic and consumed from it over time.
-import { HistoryChart } from "../kit/history";
-import { Card, Loaded } from "../kit/parts";
+import { HistoryCard } from "../kit/history";
+import { Loaded } from "../kit/parts";
 import { RangePicker, useRange } from "../kit/range";
 import { api, path } from "../lib/api";
 import { bytesPerSecond, perSecond } from "../lib/format";
@@ -22,30 +22,28 @@ export function TopicCharts({ topic }: { topic: string }) {
       <Loaded from={history}>
         {(found) => (
           <div class="grid-2">
-            <Card title="Messages">
-              <HistoryChart
-                history={found}
-                range={range}
-                label={`Messages per second over the last ${range.label}`}
-                format={perSecond}
-                series={[
-                  { name: "Published", of: "published_per_s" },
-                  { name: "Consumed", of: "consumed_per_s" },
-                ]}
-              />
-            </Card>
-            <Card title="Bytes">
-              <HistoryChart
-                history={found}
-                range={range}
-                label={`Bytes per second over the last ${range.label}`}
-                format={bytesPerSecond}
-                series={[
-                  { name: "Published", of: "bytes_in_per_s" },
-                  { name: "Consumed", of: "bytes_out_per_s" },
-                ]}
-              />
-            </Card>
+            <HistoryCard
+              title="Messages"
+              history={found}
+              range={range}
+              label="Messages per second"
+              format={perSecond}
+              series={[
+                { name: "Published", of: "published_per_s" },
+                { name: "Consumed", of: "consumed_per_s" },
+              ]}
+            />
+            <HistoryCard
+              title="Bytes"
+              history={found}
+              range={range}
+              label="Bytes per second"
+              format={bytesPerSecond}
+              series={[
+                { name: "Published", of: "bytes_in_per_s" },
+                { name: "Consumed", of: "bytes_out_per_s" },
+              ]}
+            />
           </div>
         )}
       </Loaded>
