@@ -8,6 +8,7 @@ registration.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from goqueue.cluster import elections
@@ -29,7 +30,7 @@ from goqueue.cluster.records import (
     new_token,
 )
 from goqueue.cluster.suspicion import Lapses
-from goqueue.cluster.units import NO_UNITS, members, reunited
+from goqueue.cluster.units import NO_UNITS, handed_out, members, reunited
 from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -335,7 +336,8 @@ class ControllerCore:
                 yield _change(key, stored, record)
 
     def _reunited(self, units: Units, view: ClusterView) -> Iterator[PartitionChange]:
-        return (each for each in reunited(units, view) if self._is_free(each.key))
+        moves = chain(reunited(units, view), handed_out(units, view))
+        return (each for each in moves if self._is_free(each.key))
 
     def _preferred(
         self, units: Units, view: ClusterView, now_s: float

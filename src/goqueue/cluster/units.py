@@ -4,17 +4,21 @@ The state of a queue group refers to the offsets of the group of the same name, 
 delayed messages to the logs that they wait in. A unit has the same replicas throughout, so that one
 node can lead all of it. While it is split, as it may be for a moment after an election, nobody
 serves it; the controller moves what follows to where the first partition is led.
+
+What is published for later waits in a unit of the node that takes it in, whichever that is. So each
+node needs one of those, and gets it as soon as it is in sync, long before leaders are balanced.
 """
 
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from goqueue.cluster import elections
 from goqueue.cluster.proposals import PartitionChange
 from goqueue.cluster.records import PartitionKey
-from goqueue.model.internal_topics import COMPANIONS
+from goqueue.model.internal_topics import COMPANIONS, DELAY_STATE
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -23,15 +27,23 @@ if TYPE_CHECKING:
     from goqueue.cluster.records import PartitionRecord
     from goqueue.cluster.view import ClusterView, Stored
 
-Units: TypeAlias = "Mapping[PartitionKey, tuple[PartitionKey, ...]]"
-"""The partitions that belong to another, by that one."""
 
-NO_UNITS: Final[Units] = MappingProxyType({})
+class Units(NamedTuple):
+    """The units of a cluster."""
+
+    companions: Mapping[PartitionKey, tuple[PartitionKey, ...]]
+    """The partitions that belong to another, by that one."""
+    needed: frozenset[PartitionKey] = frozenset()
+    """The first partitions of those of which every node needs one."""
+
+
+NO_UNITS: Final = Units(MappingProxyType({}))
 
 
 def units_of(topics: Mapping[str, tuple[UUID, int]]) -> Units:
     """The units among topics, of which the id and the number of partitions are given by name."""
     units: dict[PartitionKey, tuple[PartitionKey, ...]] = {}
+    needed: set[PartitionKey] = set()
     for name, (head, count) in COMPANIONS.items():
         if name not in topics or head not in topics:
             continue
@@ -40,12 +52,14 @@ def units_of(topics: Mapping[str, tuple[UUID, int]]) -> Units:
             members = range(number * count, min((number + 1) * count, partition_count))
             key = PartitionKey(head_id, number)
             units[key] = tuple(PartitionKey(topic_id, each) for each in members)
-    return units
+            if head == DELAY_STATE:
+                needed.add(key)
+    return Units(units, frozenset(needed))
 
 
 def members(units: Units) -> frozenset[PartitionKey]:
     """Everything that is led where something else is."""
-    return frozenset(each for keys in units.values() for each in keys)
+    return frozenset(each for keys in units.companions.values() for each in keys)
 
 
 def reunited(units: Units, view: ClusterView) -> Iterator[PartitionChange]:
@@ -54,7 +68,7 @@ def reunited(units: Units, view: ClusterView) -> Iterator[PartitionChange]:
     The first partition's leader takes over the others. Where it cannot, because it is not in sync
     there, the first partition goes to the leader of the others, if that one can.
     """
-    for head, keys in units.items():
+    for head, keys in units.companions.items():
         first = view.partitions.get(head)
         if first is None or first.value.leader is None:
             continue
@@ -67,6 +81,19 @@ def reunited(units: Units, view: ClusterView) -> Iterator[PartitionChange]:
         target = next(iter(rest), None) if len(rest) == 1 else None
         if target is not None:
             yield from filter(None, _moves([(head, first)], target, view))
+
+
+def handed_out(units: Units, view: ClusterView) -> Iterator[PartitionChange]:
+    """What gives each node that leads none of the units that it needs the first that is its own."""
+    heads = [(key, view.partitions[key]) for key in sorted(units.needed & view.partitions.keys())]
+    leading = {stored.value.leader for _, stored in heads}
+    for head, stored in heads:
+        owner = stored.value.preferred
+        record = None if owner in leading else elections.preferred(stored, view)
+        followers = (view.partitions.get(key) for key in units.companions[head])
+        if record is not None and all(each and owner in each.value.isr for each in followers):
+            leading.add(owner)
+            yield PartitionChange(head, stored.revision, record, frozenset({owner}))
 
 
 def _moves(

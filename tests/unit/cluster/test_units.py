@@ -34,8 +34,10 @@ def moves(maker: ViewMaker) -> dict[PartitionKey, int | None]:
 def test_a_unit_of_delays_has_three_logs_for_each_partition_of_their_state() -> None:
     topics = {"__delay_state": (OFFSETS, 2), "__delayed": (QUEUES, 6), "orders": (UUID(int=3), 1)}
     units = units_of(topics)
-    assert [each.partition for each in units[PartitionKey(OFFSETS, 1)]] == [3, 4, 5]
-    assert len(units) == 2
+    assert [each.partition for each in units.companions[PartitionKey(OFFSETS, 1)]] == [3, 4, 5]
+    assert len(units.companions) == 2
+    assert units.needed == units.companions.keys()
+    assert not UNITS.needed  # a node can do without a group's state
 
 
 def test_what_follows_goes_to_where_the_first_partition_is_led() -> None:
@@ -102,3 +104,41 @@ def test_a_unit_goes_to_its_preferred_leader_as_a_whole() -> None:
     assert maker.view.partitions[HEAD].value.leader == 1
     (then,) = core.decide(maker.view, PREFERRED_EVERY_S + 1.1, units=UNITS)
     assert [each.key for each in then.operations] == [str(MEMBER)]
+
+
+def test_a_node_that_comes_back_gets_one_unit_of_delays_at_once() -> None:
+    states, logs = OFFSETS, QUEUES
+    units = units_of({"__delay_state": (states, 4), "__delayed": (logs, 12)})
+    maker = ViewMaker(1, 2, 3)
+    owners = [1, 2, 3, 1]
+    for number, owner in enumerate(owners):
+        leader = 2 if owner == 1 else owner
+        nodes = (owner, *({1, 2, 3} - {owner}))
+        node = maker.view.nodes[leader].incarnation
+        for key in (
+            PartitionKey(states, number),
+            *(PartitionKey(logs, 3 * number + each) for each in range(3)),
+        ):
+            maker.put(str(key), PartitionRecord(nodes, nodes, leader, leader_incarnation=node))
+    core = controlling(maker)
+    now_s = 0.0
+    while proposals := core.decide(maker.view, now_s, units=units):
+        for proposal in proposals:
+            core.committed(proposal, store(maker, proposal))
+        now_s += 0.1
+    led_by = [maker.view.partitions[PartitionKey(states, each)].value.leader for each in range(4)]
+    assert led_by == [1, 2, 3, 2]  # the other one follows when leaders are balanced
+    assert [maker.view.partitions[PartitionKey(logs, each)].value.leader for each in range(3)] == [
+        1,
+        1,
+        1,
+    ]
+
+
+def test_a_node_that_is_not_in_sync_with_a_whole_unit_gets_none() -> None:
+    units = units_of({"__delay_state": (OFFSETS, 1), "__delayed": (QUEUES, 3)})
+    maker = ViewMaker(1, 2, 3)
+    led(maker, HEAD, 2)
+    for number, isr in enumerate([(1, 2, 3), (2, 3), (1, 2, 3)]):
+        led(maker, PartitionKey(QUEUES, number), 2, *isr)
+    assert not controlling(maker).decide(maker.view, 0.0, units=units)
