@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from benchmarks._brokers import HOST
 from benchmarks.harness import Skipped
 from goqueue.model.errors import GoQueueError
+from goqueue.model.internal_topics import DELAY_STATE
 from goqueue.server.etcd.binary import find_etcd
 from goqueue.server.supervision.local_cluster import LocalCluster, end_nodes
 from goqueue.testing.cluster import free_ports
@@ -29,6 +30,7 @@ _READY_S: Final = 120.0
 _STOP_S: Final = 120.0
 _SETTLED_S: Final = 60.0
 _POLL_S: Final = 0.1
+_LOADED_S: Final = 1.0
 _HTTP_S: Final = 5.0
 _SCHEDULED: Final = 2
 """What the clock of another process counts, beside its id: all that it ran, in nanoseconds."""
@@ -54,6 +56,7 @@ class ClusterProcesses:
             raise Skipped(str(error)) from error
         self._local = LocalCluster.made(folder, free_ports(NODES), flags=flags)
         self.folder = folder
+        self._is_new = True
         environment = {k: v for k, v in os.environ.items() if not k.startswith("GOQUEUE_")}
         self._environment = environment
         began = time.perf_counter()
@@ -108,7 +111,7 @@ class ClusterProcesses:
         end_nodes(self._local.nodes, signal.SIGKILL, _STOP_S)
 
     def settle(self) -> None:
-        """Wait until every replica is in sync, and every node is ready.
+        """Wait until every replica is in sync, every node is ready, and delayed messages are taken.
 
         Raises:
             TimeoutError: that takes longer than a minute.
@@ -117,9 +120,13 @@ class ClusterProcesses:
         while time.monotonic() < give_up:
             try:
                 health = self._get(1, "/v1/cluster/health")
+                units = self._get(1, f"/v1/topics/{DELAY_STATE}")["partitions"]
             except OSError:
-                health = {}
-            if health.get("status") == "healthy":
+                health, units = {}, []
+            if health.get("status") == "healthy" and all(each["leader"] for each in units):
+                if self._is_new:  # the units were made a moment ago: let them be loaded
+                    self._is_new = False
+                    time.sleep(_LOADED_S)
                 return
             time.sleep(_POLL_S)
         raise TimeoutError(f"the cluster did not become healthy: {health}")
