@@ -13,6 +13,7 @@ from goqueue.cluster.elections import LogEnd
 from goqueue.cluster.metadata import Conflict, Delete, Put, Revision
 from goqueue.cluster.records import (
     CONTROLLER,
+    PARTITIONS,
     Fence,
     NodeAddress,
     NodeRecord,
@@ -68,6 +69,7 @@ class _Node:
         self.topics = ClusterTopics(store, {}, self.keeper, clock)
         self.membership = Membership(node_id, record, store, self.keeper, clock=clock)
         self.pings = Pings(node_id, b"secret", self.address_parts(), clock=clock)
+        self.elected_s: list[float] = []
         self.controlling = Controlling(
             store,
             self.keeper,
@@ -78,6 +80,7 @@ class _Node:
             size=3,
             internal_topics=INTERNAL,
             ask=self._ends,
+            on_elected=self.elected_s.append,
         )
         self.ends: LogEnds = _no_ends
 
@@ -182,6 +185,39 @@ async def test_what_a_dead_node_led_is_led_by_others_within_a_second_or_two(
             assert each.value.epoch <= 1
             if each.value.preferred == dead.node_id:
                 assert dead.node_id not in each.value.isr
+        assert left[0].elected_s
+        assert all(each >= 0 for each in left[0].elected_s)
+        assert not left[1].elected_s, "only the controller elects"
+
+
+@scenario
+async def test_an_election_that_fails_unexpectedly_is_sent_again(
+    memory_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster(memory_folder) as nodes:
+        await until(lambda: bool(controllers(nodes)))
+        topic = await nodes[0].topics.create("orders", 9)
+        store, failed = nodes[0].store, list[str]()
+        transact = store.transact
+
+        async def failing(
+            conditions: Sequence[Condition], operations: Sequence[Operation]
+        ) -> TransactionResult:
+            records = [each.key for each in operations if each.key.startswith(PARTITIONS)]
+            if records and not failed and any(each.key == CONTROLLER for each in conditions):
+                failed.extend(records)
+                raise OSError("as of a socket")
+            return await transact(conditions, operations)
+
+        monkeypatch.setattr(store, "transact", failing)
+        await nodes[2].vanish()
+
+        def is_led() -> bool:
+            records = nodes[0].topics.records_of(topic).values()
+            return all(each.value.leader not in {None, 3} for each in records)
+
+        await until(is_led)
+        assert failed
 
 
 @scenario

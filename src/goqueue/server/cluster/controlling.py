@@ -47,7 +47,7 @@ PROOF_KEY: Final = "cluster/proof"
 PROOF_S: Final = 10.0
 _UPKEEP_S: Final = 1.0
 """How often internal topics and the minima of records are looked at."""
-_ELECTIONS: Final = frozenset({"elect", "preferred", "recover"})
+_ELECTIONS: Final = frozenset({"elect", "preferred", "recover", "unit"})
 """Purposes of proposals that name another leader."""
 _SAFE_NODES: Final = 3
 """Internal topics have this many replicas where there are as many nodes."""
@@ -193,6 +193,10 @@ class Controlling:
             try:
                 result = await self._store.transact(proposal.conditions, proposal.operations)
             except MetadataUnavailableError:
+                self.core.unknown(proposal)
+                return
+            except Exception:  # without an answer, nothing else would be decided about its keys
+                logger.exception("%s was not stored, trying again", proposal.purpose)
                 self.core.unknown(proposal)
                 return
         if isinstance(result, Committed):
