@@ -160,7 +160,7 @@ class Partition(RestorableReplica):
         """
         if not self.is_leading:
             self.check_leading()
-        known = self._state.check(info)
+        known = self.earlier_append(info)
         if known is not None:
             return Placed(known.first_offset, known.end_offset, duplicate=True)
         return self.append_new(batch, info, self._clock.now_ms())

@@ -101,7 +101,18 @@ class ClusterPublisher(Publisher):
             split = self._splits.get((request.partition, _producer_of(request.batch)))
             if split is not None:
                 return self._queue(split, request)
-        return super().publish(request)
+        try:
+            return super().publish(request)
+        except GoQueueError as error:
+            if error.retriable and not isinstance(error, NotLeaderError):
+                self._note_refused(request.partition)
+            raise
+
+    def _note_refused(self, partition_id: TopicPartition) -> None:
+        """A batch is to come again, and those behind it may come before: no mistake of theirs."""
+        partition = self._partitions.replica(partition_id)
+        if partition is not None:
+            partition.admitted()
 
     def _queue(self, split: _Split, request: PublishRequest) -> DeferredPublish:
         if len(split.behind) >= _MAX_QUEUED:
@@ -233,6 +244,7 @@ class ClusterPublisher(Publisher):
         )
         split.deferred.fail(refused)
         # Those behind would be out of order: the producer sends all of them once more.
+        self._note_refused(split.partition.id)
         for _, deferred in self._splits.pop(split.key).behind:
             deferred.fail(refused)
 
@@ -244,7 +256,7 @@ class ClusterPublisher(Publisher):
         while behind:
             request, deferred = behind.popleft()
             try:
-                published = super().publish(request)
+                published = self.publish(request)
             except GoQueueError as error:
                 deferred.fail(error)
                 continue

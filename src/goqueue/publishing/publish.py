@@ -14,7 +14,6 @@ from goqueue.model.errors import (
     InternalTopicError,
     InvalidTimestampError,
     PriorityError,
-    ProducerError,
     RegistryUnavailableError,
     SchemaError,
     TopicError,
@@ -361,10 +360,10 @@ class Publisher(StraightPublisher):
 
 
 def _is_stored(partition: Partition, info: BatchInfo) -> bool:
-    """Whether a producer sends a batch again; one that is out of order is not stored."""
+    """Whether a producer sends a batch again; one that is refused is not stored."""
     try:
         return info.has_producer and partition.earlier_append(info) is not None
-    except ProducerError:
+    except GoQueueError:
         return False
 
 

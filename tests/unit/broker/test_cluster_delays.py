@@ -15,6 +15,7 @@ from goqueue.model.errors import (
     DelaysUnavailableError,
     GoQueueError,
     NotLeaderError,
+    OutOfOrderSequenceError,
     UnknownDelayedError,
 )
 from goqueue.model.internal_topics import DELAY_STATE, DELAYED, INTERNAL_TOPICS
@@ -316,6 +317,56 @@ def test_an_attempt_that_was_given_up_does_not_count_for_the_rest_of_the_next(
             await it.settle(rounds=200)
             await it.later(1001)
             assert it.stored() == [b"now", b"later"]
+
+    asyncio.run(main())
+
+
+def test_a_gap_before_delayed_messages_is_no_mistake_of_a_producer_that_was_refused(
+    tmp_path: Path,
+) -> None:
+    """librdkafka would begin a new epoch, and store again what other partitions have."""
+
+    async def main() -> None:
+        async with stage(tmp_path) as it:
+            stored = it.publish((b"now", 0), sequence=0)
+            await it.settle()
+            await stored.durable
+            with pytest.raises(NotLeaderError):  # this node leads for a moment only
+                it.publish((b"later", 1000), sequence=2)
+            it.broker.clock.advance(60_000)
+            with pytest.raises(OutOfOrderSequenceError):
+                it.publish((b"later", 1000), sequence=2)
+            for number in range(UNITS):
+                await it.broker.partitions.follow(TopicPartition(DELAY_STATE, number), 2, 5)
+            with pytest.raises(DelaysUnavailableError):
+                it.publish((b"also later", 1000), sequence=1)
+            for delay_ms in (0, 1000):
+                with pytest.raises(NotLeaderError):
+                    it.publish((b"behind", delay_ms), sequence=2)
+
+    asyncio.run(main())
+
+
+def test_a_gap_after_a_batch_that_was_given_up_is_no_mistake_of_its_producer(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as it:
+            stored = it.publish((b"now", 0), sequence=0)
+            await it.settle()
+            await stored.durable
+            it.broker.clock.advance(60_000)
+            given_up = it.publish((b"later", 1000), sequence=1)
+            behind = it.publish((b"behind", 0), sequence=2)
+            for name, count in ((DELAY_STATE, UNITS), (DELAYED, UNITS * CLASSES)):
+                for number in range(count):
+                    await it.broker.partitions.follow(TopicPartition(name, number), 2, 5)
+            await it.settle("t")
+            for each in (given_up, behind):
+                with pytest.raises(GoQueueError):
+                    await each.durable
+            with pytest.raises(NotLeaderError):
+                it.publish((b"on its way", 0), sequence=3)
 
     asyncio.run(main())
 

@@ -240,6 +240,9 @@ def test_a_gap_after_a_batch_that_a_new_leader_refused_is_no_mistake_of_the_prod
         leader.admitted()
         with pytest.raises(NotLeaderError):
             append(leader, b"d", producer_id=7, producer_epoch=0, base_sequence=4)
+        leader.follow(2, 9)
+        with pytest.raises(NotLeaderError):
+            append(leader, b"d", producer_id=7, producer_epoch=0, base_sequence=4)
 
     _run(scenario)
 

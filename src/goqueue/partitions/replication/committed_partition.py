@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from goqueue.partitions.partition_log import PartitionLog
     from goqueue.partitions.replica import Following
     from goqueue.partitions.replication.replicated_log import ReplicatedLog
+    from goqueue.partitions.sequences import SequencedBatch
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Bytes
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _GAP_S: Final = 3.0
-"""So long after batches are taken again, one that is missing was probably refused before."""
+"""So long after a batch was refused, one that is missing is probably that one: it will come."""
 
 
 class CommittedPartition(Partition):
@@ -189,10 +190,10 @@ class CommittedPartition(Partition):
     # --- Leading ---------------------------------------------------------------------------------
 
     def admitted(self) -> None:
-        """Batches are taken again that were refused until now."""
+        """Batches are taken again that were refused until now; or one was refused just now."""
         self._admitted_s = self._clock.monotonic_s()
 
-    def append(self, batch: Bytes, info: BatchInfo) -> Placed:
+    def earlier_append(self, info: BatchInfo) -> SequencedBatch | None:
         """As `Partition` does; a gap may be of a batch that was refused a moment ago.
 
         A producer has several batches on their way. When the first is refused because this node
@@ -204,15 +205,14 @@ class CommittedPartition(Partition):
         try:
             if info.base_sequence > 0 and self.sequences.epoch_of(info.producer_id) < 0:
                 self._refuse_gap()
-            return super().append(batch, info)
+            return super().earlier_append(info)
         except OutOfOrderSequenceError:
             self._refuse_gap()
             raise
 
     def _refuse_gap(self) -> None:
         """Refuse a batch as the one that is missing before it was, or would be."""
-        if not self.is_leading:
-            return
+        self.check_leading()
         if self.isolated is not None:
             raise self.isolated.with_traceback(None)
         is_recent = self._clock.monotonic_s() - self._admitted_s < _GAP_S
