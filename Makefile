@@ -40,7 +40,7 @@ test-slow: $(STAMP) ## the long tests alone
 
 .PHONY: pictures
 pictures: $(STAMP) ## take the pictures of the console in docs/images anew
-	GOQUEUE_PICTURES=1 $(BIN)/python -m pytest -m slow tests/browser/test_console_pictures.py
+	GOQUEUE_PICTURES=1 $(BIN)/python -m pytest -m slow -k picture tests/browser
 
 .PHONY: test-thorough
 test-thorough: $(STAMP) ## every test but the slow ones, with all their cases and examples

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import expect
 
 from goqueue.testing import Cluster
+from support.http_api import HttpApi
+from support.pictures import CLUSTER, WIDE, take_picture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from playwright.sync_api import Page
 
@@ -46,3 +50,19 @@ def test_a_node_that_dies_is_seen_on_the_page_of_another(
     cluster.start(3)
     expect(nodes.get_by_text("active")).to_have_count(3)
     expect(partitions.get_by_text("without 3")).to_have_count(0)
+
+
+@pytest.mark.slow
+def test_the_picture_of_the_cluster_shows_a_node_that_died(
+    open_page: Callable[..., Page], cluster: Cluster, tmp_path: Path
+) -> None:
+    api = HttpApi(urlsplit(cluster.http_url(2)).port)
+    for name in ("orders", "payments", "shipments"):
+        api.post("/topics", {"name": name, "num_partitions": 3})
+    api.close()
+    page = open_page("/cluster?filter=s-", viewport=WIDE, color_scheme="light")
+    cluster.kill(3)
+    expect(page.get_by_text("2 of 3").first).to_be_visible()
+    expect(page.get_by_text("without 3").first).to_be_visible()
+    take_picture(page, CLUSTER, tmp_path)
+    cluster.start(3)

@@ -220,7 +220,7 @@ export function WebhookPage({ params }: { params: Params }) {
             <div class="stats">
               <Stat label="Pending events" value={whole(past.data?.pending)} />
               <Stat label="Failed attempts" value={whole(failures(past.data))} extra={`of the last ${many(past.data?.deliveries.length ?? 0, "attempt")}`} />
-              <Stat label="Dead events" value={whole(dead.data?.events.length)} tone={dead.data?.events.length ? "bad" : "neutral"} />
+              <Stat label="Dead letters" value={whole(dead.data?.events.length)} tone={dead.data?.events.length ? "bad" : "neutral"} />
             </div>
             {lastError(past.data) && <Note tone="warn">Last error: <Plain text={lastError(past.data)} most={400} /></Note>}
             <Dead events={dead.data?.events ?? []} at={at("redeliver")} onDone={dead.reload} />
@@ -272,8 +272,8 @@ function Dead({ events, at, onDone }: { events: DeadEvent[]; at: string; onDone:
     { id: "do", title: "", cell: (row) => <Button kind="ghost" onClick={() => redeliver([row])}>Redeliver</Button> },
   ];
   return (
-    <Card title="Dead events" flush actions={<><Badge tone="bad">{whole(events.length)}</Badge><Button onClick={() => redeliver(null)}>Redeliver all</Button></>}>
-      <Table label="Dead events" rows={events} columns={columns} rowKey={(row) => row.event} first={{ column: "at", descending: true }} />
+    <Card title="Dead letters" flush actions={<><Badge tone="bad">{whole(events.length)}</Badge><Button onClick={() => redeliver(null)}>Redeliver all</Button></>}>
+      <Table label="Dead letters" rows={events} columns={columns} rowKey={(row) => row.event} first={{ column: "at", descending: true }} />
     </Card>
   );
 }
