@@ -122,7 +122,7 @@ def _print_fields(data: Fields) -> None:
     plain = {name: value for name, value in data.items() if name not in nested}
     width = max(map(len, plain), default=0)
     for name, value in plain.items():
-        print_text(f"{name:<{width}}  {_cell(value)}".rstrip())
+        print_text(f"{name:<{width}}  {_cell(value) or '-'}")
     for name, rows in nested.items():
         print_text(f"\n{name}:")
         assert isinstance(rows, list)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
@@ -12,7 +14,7 @@ import pytest
 from goqueue.protocols.http.operations.operation_shapes import Stats
 from support.certificates import Authority
 from support.cluster_broker import own_broker
-from support.server import free_port
+from support.server import ServerProcess, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +39,21 @@ def test_a_certificate_is_checked_and_can_be_trusted(
         assert "secret" in run("topic", "list", "-s", url).stdout
         plain = url.replace("https", "http")
         assert plain in run("topic", "list", "-s", plain, code=1).stderr
+
+
+def test_health_waits_until_a_server_that_starts_serves_clients(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path / "data")
+    command = [sys.executable, "-m", "goqueue.cli", "health", "--wait", "120s"]
+    waiting = subprocess.Popen([*command, "-s", server.http_url], stdout=subprocess.PIPE, text=True)
+    with pytest.raises(subprocess.TimeoutExpired):
+        waiting.wait(0.5)
+    server.start()
+    try:
+        out, _ = waiting.communicate(timeout=120)
+        assert waiting.returncode == 0
+        assert out.split()[:2] == ["status", "ready"]
+    finally:
+        server.close()
 
 
 def test_of_several_servers_the_first_that_is_there_is_asked(

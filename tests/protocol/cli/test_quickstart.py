@@ -36,7 +36,8 @@ def test_the_tour_shows_what_it_says_and_leaves_nothing(tmp_path: Path) -> None:
     assert "MAX_RETRIES_EXCEEDED  no total  billing" in worker
     fixed = worker.partition("--fixed")[2]
     assert "order 3, delivery 1: acknowledged\n" in fixed
-    urgent = fixed.partition("$ goqueue delayed list")[2]
+    listed, _, urgent = fixed.partition("$ goqueue delayed list")[2].partition("$ python worker.py")
+    assert "pending" in listed
     assert urgent.index("order 6, delivery 1") < urgent.index("order 5, delivery 1")
     assert "order 4, delivery 1: acknowledged\n" in urgent
     replayed = urgent.partition("$ goqueue consume orders --group readers")[2]

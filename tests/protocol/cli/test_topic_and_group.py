@@ -66,6 +66,8 @@ BAD_INPUT = [
     ("top --interval never --once", 2, "is no timeout"),
     ("cluster health -s http://127.0.0.1:1", 1, "http://127.0.0.1:1"),
     ("health -s http://127.0.0.1:1", 1, "http://127.0.0.1:1"),
+    ("health --wait 200ms -s http://127.0.0.1:1", 1, "connection refused"),
+    ("health --wait soon", 2, "--wait"),
 ]
 
 

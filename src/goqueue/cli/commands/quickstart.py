@@ -42,7 +42,7 @@ def quickstart(
                 f"{broker.url}/console"
             )
             player = Player(folder, broker, 0.0 if fast else _PAUSE_S)
-            for number, step in enumerate(steps("2s" if fast else "5s"), 1):
+            for number, step in enumerate(steps("5s" if fast else "15s"), 1):
                 player.play(number, step)
             print_text(f"The console shows all of it: {broker.url}/console")
             if not fast and sys.stdin.isatty():

@@ -75,13 +75,13 @@ _QUEUE: Final = (
 def _order(delay: str) -> Step:
     return Step(
         "Delay and priority",
-        f"Order 4 is due in {delay}. Of what is there, critical messages are delivered first:\n"
-        "6 before 5.",
+        f"Order 4 is due in {delay}. Of the ready messages, critical ones are delivered\n"
+        "first: 6 before 5.",
         (
             f"""goqueue produce orders --delay {delay} --message '{{"id": 4, "total": 1}}'""",
+            "goqueue delayed list orders",
             """goqueue produce orders --priority background --message '{"id": 5, "total": 1}'""",
             """goqueue produce orders --priority critical --message '{"id": 6, "total": 1}'""",
-            "goqueue delayed list orders",
             "python worker.py {servers} 3",
         ),
     )
