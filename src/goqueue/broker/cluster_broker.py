@@ -89,6 +89,10 @@ class ClusterBroker(Broker):
         )
         return MessageWriter(self.topics, self.publish_router, self.clock, self.validator.misfits)
 
+    def _build_delays(self) -> None:
+        super()._build_delays()
+        self.delays.confirm_epoch = self._confirm
+
     def _build_queues(self) -> None:
         super()._build_queues()
         self.acknowledger = RoutedAcknowledger(self, self.queues, self.routes)

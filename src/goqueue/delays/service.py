@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from uuid import UUID
 
 from goqueue.delays.deltas import Ended
@@ -24,10 +24,12 @@ from goqueue.model.errors import (
 )
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.runtime.tasks import in_thread
+from goqueue.state.certainty import refusing
 from goqueue.state.coordinators import Family
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from goqueue.delays.courier import Due
     from goqueue.delays.parts import DelayParts
@@ -40,7 +42,10 @@ if TYPE_CHECKING:
     from goqueue.publishing.delivery_headers import Opened
     from goqueue.publishing.publish import Publisher
     from goqueue.records import BatchInfo, Record
+    from goqueue.state.certainty import Confirm
     from goqueue.topics.catalogue import Topic
+
+_T = TypeVar("_T")
 
 
 class DelayServices(DelayPartServices, Protocol):
@@ -62,6 +67,8 @@ class Delays:
         self._services = services
         self._family = Family(STATE_TOPIC, 1, self._new_shard, DELAYED_TOPIC, CLASSES)
         self.followed = FollowedUnits(services, self._is_open)
+        self.confirm_epoch: Confirm | None = None
+        """Who says in which epoch this node leads units; None on one node, which leads all."""
 
     # --- Life ------------------------------------------------------------------------------------
 
@@ -219,15 +226,7 @@ class Delays:
 
     # --- Asking and cancelling -------------------------------------------------------------------
 
-    async def list(self, topic_name: str, limit: int = 100, skip: int = 0) -> list[DelayedMessage]:
-        """The messages of a topic that wait, in the order in which they came within their class.
-
-        Of the units that this node leads, one after the other.
-
-        Raises:
-            UnknownTopicError: there is no such topic.
-        """
-        topic = self._services.topics.catalogue.topic(topic_name)
+    async def _list(self, topic: Topic, limit: int, skip: int) -> list[DelayedMessage]:
         found: list[DelayedMessage] = []
         for parts in self._built():
             pending = parts.book.pending(topic.topic_id.bytes)
@@ -242,17 +241,33 @@ class Delays:
                 break
         return found
 
+    async def list(self, topic_name: str, limit: int = 100, skip: int = 0) -> list[DelayedMessage]:
+        """The messages of a topic that wait, in the order in which they came within their class.
+
+        Of the units that this node leads, one after the other.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+        """
+        topic = self._services.topics.catalogue.topic(topic_name)
+        return await self._told(partial(self._list, topic, limit, skip), self._family.opened)
+
     async def get(self, topic_name: str, delayed_id: int) -> DelayedMessage:
         """One message, whatever became of it, as long as it is known.
 
         Raises:
             UnknownTopicError: there is no such topic.
             UnknownDelayedError: the topic has no such message, or not any more.
-            DelaysUnavailableError: this node does not lead its unit.
+            DelaysUnavailableError: this node does not lead its unit, or may not.
         """
         topic = self._services.topics.catalogue.topic(topic_name)
         unit, inner = self._split(topic_name, delayed_id)
-        parts = self.shard(unit).built()
+        shard = self.shard(unit)
+        async with self._refusing(shard):
+            return await self._told(partial(self._get, topic, shard, inner), lambda: [shard])
+
+    async def _get(self, topic: Topic, shard: DelayShard, inner: int) -> DelayedMessage:
+        parts, unit = shard.built(), shard.unit
         if parts.book.state(inner) is not None:
             read = partial(parts.store.read, [inner])
             records = await in_thread(self._services.executor, read)
@@ -261,7 +276,21 @@ class Delays:
                 message = message_of(topic, inner, records[inner], state)
                 if message is not None:
                     return _public(unit, message)
-        raise _unknown(topic_name, delayed_id)
+        raise _unknown(topic.name, public_id(unit, inner))
+
+    async def _told(
+        self, read: Callable[[], Awaitable[_T]], of: Callable[[], Iterable[DelayShard]]
+    ) -> _T:
+        """What is read of units, once it is committed. On one node everything that is there is."""
+        while True:
+            found = await read()
+            if self.confirm_epoch is None or all([await each.settled() for each in of()]):
+                return found
+
+    def _refusing(self, shard: DelayShard) -> AbstractAsyncContextManager[None]:
+        """Refuse what is asked of a message only for certain."""
+        refusals = (UnknownDelayedError, DelayedNotPendingError)
+        return refusing(shard.state, self.confirm_epoch, *refusals)
 
     def _split(self, topic_name: str, delayed_id: int) -> tuple[int, int]:
         """The unit of a message, and its id there. Raises `UnknownDelayedError`: no unit has it."""
@@ -286,12 +315,14 @@ class Delays:
                 f"partition {partition} of topic {topic_name!r} has no delayed message {delayed_id}"
             )
         unit, inner = self._split(topic_name, delayed_id)
-        parts = self.shard(unit).active()
-        if not parts.book.is_pending(inner):
-            state = parts.book.state(inner) or message.state
-            raise DelayedNotPendingError(
-                f"delayed message {delayed_id} of topic {topic_name!r} is {state.name.lower()}"
-            )
+        shard = self.shard(unit)
+        async with self._refusing(shard):
+            parts = shard.active()
+            if not parts.book.is_pending(inner):
+                state = parts.book.state(inner) or message.state
+                raise DelayedNotPendingError(
+                    f"delayed message {delayed_id} of topic {topic_name!r} is {state.name.lower()}"
+                )
         ended = Ended(message.topic_id.bytes, DelayedState.CANCELLED, (inner,))
         end_offset = parts.ledger.change(ended)
         parts.index.cancel(inner)

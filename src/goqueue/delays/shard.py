@@ -25,6 +25,7 @@ from goqueue.model import internal_topics
 from goqueue.model.errors import DelaysUnavailableError, MetadataError, StorageError
 from goqueue.publishing.handover import LAST_EPOCH, Handover
 from goqueue.runtime.tasks import in_thread
+from goqueue.state.certainty import settled
 from goqueue.state.shard import StateShard
 from goqueue.storage.snapshot_kinds import SnapshotKind
 
@@ -140,6 +141,17 @@ class DelayShard:
         await self.store.durable(ends)
         if self._services.targets.is_cluster:
             await self.store.committed(ends)
+
+    async def settled(self) -> bool:
+        """Return when what was just read is committed, and whether it is; see `certainty`."""
+        if not await settled(self.state):
+            return False
+        if self.state.is_led:
+            try:
+                await self.store.committed(self.store.ends())
+            except StorageError:
+                return False
+        return True
 
     def active(self) -> DelayParts:
         """What may be changed now. Raises `DelaysUnavailableError` when nothing may."""

@@ -132,16 +132,6 @@ class GroupShard:
         """Whether the state is whole, and in a cluster this node's to tell."""
         return self.state.is_built and (not self._in_cluster or self.state.is_led)
 
-    async def settled(self) -> bool:
-        """Return when what was read is committed, and whether it is; see `Groups.settled`."""
-        if not self.is_readable:
-            return True  # nothing was read of it
-        try:
-            await self.state.committed(self.state.log.partition.log_end)
-        except GoQueueError:
-            return False
-        return True
-
     def _moved(self) -> CoordinatorUnavailableError:
         """Why a group cannot be served on this node of a cluster."""
         if not (self.state.is_open and self.state.is_led):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from goqueue.groups.shard import GroupShard, not_coordinator
 from goqueue.model import internal_topics
 from goqueue.model.errors import CoordinatorUnavailableError, GroupNotFoundError
+from goqueue.state.certainty import settled
 from goqueue.state.coordinators import Family
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class GroupShards:
         self._topics = topics
         self._facts = facts
         self._family = Family(OFFSETS_TOPIC, partition_count, new_shard)
+        self._beside: list[Family[Any]] = []
 
     @property
     def shard_count(self) -> int:
@@ -120,6 +122,13 @@ class GroupShards:
             not shard.is_readable for shard in self._family.opened()
         )
 
+    def settle_with(self, family: Family[Any]) -> None:
+        """Tell of groups only what is committed in this family too.
+
+        It keeps each group in the shard of the same number.
+        """
+        self._beside.append(family)
+
     async def settled(self, group_ids: Iterable[str]) -> bool:
         """Return when what was just read of groups is committed, and whether it is.
 
@@ -150,8 +159,9 @@ class GroupShards:
                 return found
 
     async def _settled(self, numbers: Collection[int]) -> bool:
-        shards = [self._family.shards[each] for each in numbers if each in self._family.shards]
-        return all([await shard.settled() for shard in shards])
+        families = (self._family, *self._beside)
+        shards = [f.shards[each] for f in families for each in numbers if each in f.shards]
+        return all([await settled(shard.state) for shard in shards])
 
     @property
     def snapshot_bytes(self) -> int:

@@ -25,8 +25,8 @@ from goqueue.model.errors import (
 )
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.queues.acknowledging import Acknowledger, AckServices, check
-from goqueue.queues.certainty import Term
 from goqueue.queues.shards import QUEUE_TOPIC
+from goqueue.state.certainty import Term
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:

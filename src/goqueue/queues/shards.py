@@ -18,13 +18,13 @@ from goqueue.model.errors import (
 )
 from goqueue.partitions.damage import DamageKind, DamageReports
 from goqueue.partitions.waiting import Waiters
-from goqueue.queues.certainty import Term, be_certain
 from goqueue.queues.delivery.settings import Mode
 from goqueue.queues.remote_sources import RemoteSources
 from goqueue.queues.shard import QueueShard
 from goqueue.queues.sources import QueueSources
 from goqueue.queues.start import StartServices
 from goqueue.reading.remote_fetch import RemoteFetch
+from goqueue.state.certainty import Term, be_certain
 from goqueue.state.coordinators import Family
 from goqueue.state.shard import ShardStatus
 from goqueue.storage.snapshot_kinds import SnapshotKind
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partitions import Partitions
-    from goqueue.queues.certainty import Confirm
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.traces import QueueTraces
     from goqueue.reading.record_reader import RecordReader
+    from goqueue.state.certainty import Confirm
     from goqueue.state.logs import StateLogs
     from goqueue.topics.catalogue import Topics
     from goqueue.topics.routes import Routes
@@ -102,6 +102,7 @@ class QueueShards:
         if self._in_cluster:  # one node keeps a group's offsets and the state of its queues
             count = services.groups.shard_count
             self._family = Family(QUEUE_TOPIC, count, self._new_shard, OFFSETS_TOPIC, 1)
+            services.groups.settle_with(self._family)
         else:
             self._family = Family(QUEUE_TOPIC, QUEUE_PARTITIONS, self._new_shard)
         self.remote_sources: RemoteSources | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from bisect import bisect_left
 from functools import partial
@@ -86,21 +87,34 @@ class MessageReader:
     ) -> MessagesRead:
         """Up to `limit` messages from `offset` on, waiting for the first if there is none.
 
+        Offsets without a message, as markers have them, do not end the wait.
+
         Raises:
             TopicError, OffsetOutOfRangeError, StorageError: they cannot be read.
         """
-        request = FetchRequest(
-            [PartitionRead(partition, offset, bytes_for(limit, max_bytes))],
-            max_wait_ms,
-            isolation=isolation,
-            by_message=True,
-        )
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + max_wait_ms / 1000
+        max_bytes = bytes_for(limit, max_bytes)
+        while True:
+            wait_ms = max(round((deadline_s - loop.time()) * 1000), 0)
+            request = FetchRequest(
+                [PartitionRead(partition, offset, max_bytes)],
+                wait_ms,
+                isolation=isolation,
+                by_message=True,
+            )
+            found = await self._read(request, limit)
+            if found.messages or found.next_offset <= offset or loop.time() >= deadline_s:
+                return found
+            offset = found.next_offset
+
+    async def _read(self, request: FetchRequest, limit: int) -> MessagesRead:
         (fetched,) = await self._fetcher.fetch(request)
         if fetched.error is not None:
             raise fetched.error
         messages, is_all = await messages_of(fetched, self._opener, self._damage, limit)
         if messages:
-            self._fetcher.handed_out({partition.topic: len(messages)})
+            self._fetcher.handed_out({fetched.read.partition.topic: len(messages)})
         return MessagesRead(
             messages,
             fetched.next_offset if is_all else messages[-1].record.offset + 1,

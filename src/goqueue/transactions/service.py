@@ -7,7 +7,12 @@ import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from goqueue.groups.shards import OFFSETS_TOPIC
-from goqueue.model.errors import ConcurrentTransactionsError, UnknownProducerError
+from goqueue.model.errors import (
+    ConcurrentTransactionsError,
+    TransactionCoordinatorUnavailableError,
+    TransactionError,
+    UnknownProducerError,
+)
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.runtime.tasks import PeriodicTasks
@@ -115,7 +120,13 @@ class Transactions(TransactionShards):
         """
         shard = self._shard_of(transactional_id)
         await shard.ready()
-        result, out = shard.perform(event)
+        try:
+            result, out = shard.perform(event)
+        except TransactionCoordinatorUnavailableError:
+            raise
+        except TransactionError:
+            await shard.durable()  # what it refuses for may not be committed yet
+            raise
         self._measures.transactions_started.add(out.started)
         await shard.durable()
         await self._ends.finish(shard, out)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from goqueue.delays.entries import CLASSES, DelayedState, unit_of
+from goqueue.cluster.records import PartitionKey, PartitionRecord
+from goqueue.delays.entries import CLASSES, DelayedState, make_id, public_id, unit_of
 from goqueue.model.delivery import DELIVER_AT_HEADER
 from goqueue.model.errors import (
+    DelayedNotPendingError,
     DelaysUnavailableError,
     GoQueueError,
     NotLeaderError,
@@ -419,6 +421,61 @@ def test_what_was_cancelled_stays_so_when_its_unit_moves(tmp_path: Path) -> None
             assert (await it.delays.get("t", ids[0])).state is DelayedState.CANCELLED
             await it.later(1001)
             assert it.stored() == [b"b"]
+
+    asyncio.run(main())
+
+
+def test_what_became_of_a_message_is_told_once_it_is_committed(tmp_path: Path) -> None:
+    """A cancel that is cut off with its log has not happened, and the message comes."""
+
+    async def main() -> None:
+        async with stage(tmp_path) as it:
+            published = it.publish((b"later", 1000))
+            await it.done(published.durable)
+            ((_, delayed_id, _),) = published.delayed
+            once = asyncio.ensure_future(it.delays.cancel("t", 0, delayed_id))
+            await asyncio.sleep(0.05)
+            again, found, listed = (
+                asyncio.ensure_future(each)
+                for each in (
+                    it.delays.cancel("t", 0, delayed_id),
+                    it.delays.get("t", delayed_id),
+                    it.delays.list("t"),
+                )
+            )
+            await asyncio.sleep(0.1)
+            assert not any(each.done() for each in (once, again, found, listed))
+            await it.settle()
+            assert (await once).state is DelayedState.CANCELLED
+            with pytest.raises(DelayedNotPendingError):
+                await again
+            assert (await found).state is DelayedState.CANCELLED
+            assert await listed == []
+
+    asyncio.run(main())
+
+
+def test_a_node_that_has_not_heard_that_another_one_leads_a_unit_refuses_nothing(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as it:
+            published = it.publish((b"later", 1000))
+            await it.done(published.durable)
+            ((_, delayed_id, _),) = published.delayed
+            unit = unit_of(delayed_id)
+            await it.done(it.delays.cancel("t", 0, delayed_id))
+            unknown = public_id(unit, make_id(0, 99))
+            with pytest.raises(UnknownDelayedError):
+                await it.done(it.delays.get("t", unknown))
+            topic = it.broker.topics.catalogue.topic(DELAY_STATE)
+            record = PartitionRecord((1, 2, 3), (1, 2, 3), 2, 4)
+            await it.node.put(str(PartitionKey(topic.topic_id, unit)), record)
+            assert it.delays.shard(unit).state.is_led, "it has not given it up yet"
+            with pytest.raises(DelaysUnavailableError):
+                await it.done(it.delays.get("t", unknown))
+            with pytest.raises(DelaysUnavailableError):
+                await it.done(it.delays.cancel("t", 0, delayed_id))
 
     asyncio.run(main())
 

@@ -15,16 +15,19 @@ import msgspec
 import pytest
 
 from goqueue.cluster.records import PartitionKey, PartitionRecord
+from goqueue.groups.stats import LeaveReason
 from goqueue.model.errors import (
     CoordinatorUnavailableError,
     ForeignReceiptError,
     GoQueueError,
     GroupNotFoundError,
     MetadataUnavailableError,
+    UnknownMemberError,
     UnknownReceiptError,
 )
 from goqueue.model.internal_topics import CONSUMER_OFFSETS
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.protocols.grpc.queue_subscription import QueueSubscription, Wishes
 from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.delivery.settings import QueueSettings
@@ -33,6 +36,9 @@ from goqueue.queues.shards import QUEUE_TOPIC
 from goqueue.queues.share.acknowledging import AcknowledgedOffsets, ShareAcks
 from goqueue.queues.share.settlements import Settlement
 from goqueue.queues.share.turns import ShareTurn, ShareTurns
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 from support.brokers import publish
 from support.cluster_brokers import one_of_three
 
@@ -205,5 +211,69 @@ def test_a_receipt_is_not_called_used_before_its_use_is_committed(tmp_path: Path
                 (told,) = await again
             assert isinstance(told, UnknownReceiptError)
             assert told.is_done
+
+    asyncio.run(scenario())
+
+
+def test_what_is_read_of_a_queue_group_is_told_once_it_is_committed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with _keeping(tmp_path) as (made, first):
+            broker = made.broker
+
+            def in_flight() -> int:
+                return sum(broker.queues.group("g").unacked.values())
+
+            once = asyncio.ensure_future(broker.acknowledger.settle_here([first.receipt], ACK))
+            await asyncio.sleep(0.05)
+            told = asyncio.ensure_future(broker.groups.told(in_flight, "g"))
+            asked = asyncio.ensure_future(
+                made.ask(
+                    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+                    0,
+                    groups=[{"group_id": "g", "topics": None}],
+                )
+            )
+            await asyncio.sleep(0.2)
+            assert not any(each.done() for each in (once, told, asked))
+            async with made.committing(QUEUE_TOPIC):
+                assert await once == [None]
+                assert await told == 0
+                assert (await asked).groups[0].error_code == ErrorCode.none
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_is_told_that_its_member_is_gone_only_by_the_node_that_keeps_the_group(
+    tmp_path: Path,
+) -> None:
+    async def ended(made: OneOfThree) -> GoQueueError | None:
+        """A member opens a stream, and its session times out."""
+        broker, over = made.broker, asyncio.Event()
+        async with made.committing(QUEUE_TOPIC):
+            member = await broker.queue_members.join("g", ["t"], QueueSettings())
+
+        async def write(_: object) -> None:
+            over.set()
+
+        async def requests() -> AsyncIterator[pb.SubscribeRequest]:
+            await asyncio.Event().wait()
+            yield pb.SubscribeRequest()
+
+        wishes = Wishes(limit=1, window=1, visibility_ms=None, columns=False)
+        stream = QueueSubscription(broker, member, write, wishes, lambda: False)
+        running = asyncio.ensure_future(_told(stream.run(requests())))
+        await over.wait()
+        group = broker.queues.group("g")
+        broker.queues.shard_of(group).end_member(
+            group, member.member_id, LeaveReason.SESSION_TIMEOUT
+        )
+        async with made.committing(QUEUE_TOPIC):
+            return await running
+
+    async def scenario() -> None:
+        async with _keeping(tmp_path) as (made, _):
+            assert isinstance(await ended(made), UnknownMemberError)
+            await _move(made, 2, 4)
+            assert isinstance(await ended(made), CoordinatorUnavailableError)
 
     asyncio.run(scenario())

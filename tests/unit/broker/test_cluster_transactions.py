@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from goqueue.cluster.records import PartitionRecord
 from goqueue.model.errors import (
+    FencedProducerError,
     NotTransactionCoordinatorError,
     PeerUnavailableError,
     TransactionCoordinatorUnavailableError,
@@ -149,6 +151,37 @@ async def _until(condition: Callable[[], bool]) -> None:
             return
         await asyncio.sleep(0.01)
     raise AssertionError("it does not come to be")
+
+
+# --- Refusals ---
+
+
+async def _initialised(service: ClusterTransactions, asked: InitRequest) -> Identity:
+    while True:
+        with suppress(TransactionCoordinatorUnavailableError):  # it loads what is there
+            return await service.init_producer(asked)
+        await asyncio.sleep(0.01)
+
+
+@scenario
+async def test_a_producer_is_not_called_fenced_before_its_successor_is_committed(
+    tmp_path: Path,
+) -> None:
+    async with one_of_three(tmp_path) as made:
+        await _started(made, 1)
+        service, asked = _service(made), InitRequest(transactional_id="tx", timeout_ms=60_000)
+        async with made.committing(TRANSACTION_STATE):
+            first = await _initialised(service, asked)
+        second = asyncio.ensure_future(service.init_producer(asked))
+        await asyncio.sleep(0.05)
+        refused = asyncio.ensure_future(service.begin("tx", first))
+        await asyncio.sleep(0.1)
+        assert not second.done()
+        assert not refused.done()
+        async with made.committing(TRANSACTION_STATE):
+            await second
+            with pytest.raises(FencedProducerError):
+                await refused
 
 
 # --- The first batch of a transaction ---

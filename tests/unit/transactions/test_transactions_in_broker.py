@@ -99,6 +99,34 @@ def _run(scenario):
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("is_member", [False, True])
+def test_a_wait_for_messages_goes_on_over_aborted_ones_and_markers(tmp_path, is_member):
+    async def read(broker):
+        if not is_member:
+            reader = MessageReader(broker.fetcher, broker.damage, broker.opener)
+            return (await reader.read(P0, 0, limit=9, max_wait_ms=30_000)).messages
+        member = await broker.memberships.join("g", ["t"], reset_to_earliest=True)
+        while P0 not in member.assigned:
+            await broker.memberships.heartbeat(member)
+        polled = await broker.memberships.reader.read(member, limit=9, max_wait_ms=30_000)
+        return polled.messages
+
+    async def scenario():
+        async with running_broker(tmp_path) as broker:
+            await _topic(broker)
+            waiting = asyncio.ensure_future(read(broker))
+            await asyncio.sleep(0.1)
+            producer = await Producer(broker).start()
+            await producer.write(b"aborted", P0)
+            await producer.end(Marker.ABORT)
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+            publish(broker, "t", b"there")
+            assert [each.record.value for each in await waiting] == [b"there"]
+
+    _run(scenario)
+
+
 @pytest.mark.parametrize("ending", ENDS)
 def test_an_open_transaction_outlives_the_broker(tmp_path, ending):
     async def scenario():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -57,8 +58,21 @@ class MemberReader:
     ) -> Polled:
         """Up to `limit` messages of the member's partitions, waiting for the first.
 
-        Partitions take turns at being first.
+        Partitions take turns at being first. Offsets without a message, as markers have them, do
+        not end the wait.
         """
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + max_wait_ms / 1000
+        while True:
+            wait_ms = max(round((deadline_s - loop.time()) * 1000), 0)
+            polled, has_hidden = await self._read(member, limit, wait_ms, max_bytes)
+            if not has_hidden or loop.time() >= deadline_s:
+                return polled
+
+    async def _read(
+        self, member: Member, limit: int, max_wait_ms: int, max_bytes: int
+    ) -> tuple[Polled, bool]:
+        """What is there, and whether that is nothing but offsets without a message."""
         assigned = sorted(member.assigned, key=lambda each: (each.topic, each.partition))
         turn = member.polls % len(assigned) if assigned else 0
         member.polls += 1
@@ -78,13 +92,17 @@ class MemberReader:
             consumer=member.member_id,
         )
         messages: list[StoredMessage] = []
-        for fetched in await self._fetcher.fetch(request):
+        found = await self._fetcher.fetch(request)
+        for fetched in found:
             if isinstance(fetched.error, OffsetOutOfRangeError):
                 member.positions.pop(fetched.read.partition, None)
             await self._take(member, fetched, limit, messages)
         if messages:
             self._fetcher.handed_out(Counter(each.topic for each in messages))
-        return Polled(messages, dict(member.positions))
+        has_hidden = not messages and any(
+            each.error is None and each.next_offset > each.read.offset for each in found
+        )
+        return Polled(messages, dict(member.positions)), has_hidden
 
     async def _take(
         self, member: Member, fetched: Fetched, limit: int, messages: list[StoredMessage]

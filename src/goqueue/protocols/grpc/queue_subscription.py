@@ -11,7 +11,13 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from goqueue.model.errors import AuthorizationFailedError, GoQueueError, ReceiptError, TopicError
+from goqueue.model.errors import (
+    AuthorizationFailedError,
+    GoQueueError,
+    GroupError,
+    ReceiptError,
+    TopicError,
+)
 from goqueue.model.tuples import NamedTuple
 from goqueue.protocols.grpc.conversions import RESPONSE_BYTES, places, record_bytes
 from goqueue.protocols.grpc.deliveries import (
@@ -100,6 +106,7 @@ class QueueSubscription:
         Raises:
             GroupError: the group has removed the member; the client joins again.
         """
+        term = self._queues.term(self._member.group_id)
         sender = asyncio.create_task(self._send_messages())
         listener = asyncio.create_task(self._listen(requests, sender))
         try:
@@ -107,6 +114,10 @@ class QueueSubscription:
             if sender.done() and not sender.cancelled():
                 sender.result()
             await listener
+        except GroupError as error:
+            if not error.retriable:  # another node may keep the group and its members by now
+                await self._queues.be_certain(term)
+            raise
         finally:
             sender.cancel()
             listener.cancel()

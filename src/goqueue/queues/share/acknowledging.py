@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from goqueue.model.ranges import Range
     from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.measures import Measures
-    from goqueue.queues.certainty import Term
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import PartitionQueue
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from goqueue.queues.share.settlements import Settlement, Unsettled
     from goqueue.queues.traces import QueueTraces, TracedVerdict
     from goqueue.runtime.clock import Clock
+    from goqueue.state.certainty import Term
     from goqueue.topics.catalogue import Topics
 
 

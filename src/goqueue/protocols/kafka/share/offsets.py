@@ -29,7 +29,7 @@ from goqueue.protocols.kafka.rights import (
     group,
     within,
 )
-from goqueue.protocols.kafka.turns import Each, encode_in_turns, once_each
+from goqueue.protocols.kafka.turns import Each, encode_settled, once_each
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.share.members import ShareMembers
 from goqueue.queues.sources import known
@@ -108,8 +108,10 @@ class ShareOffsetsApi:
         groups = once_each(request.groups, key=lambda each: each.group_id)
         if self._queues.in_cluster:
             await self._known(each.group_id for each in groups)
-        return await encode_in_turns(
-            ctx, {"groups": Each(groups, partial(self._describe, ctx.may))}
+        return await encode_settled(
+            ctx,
+            lambda: {"groups": Each(groups, partial(self._describe, ctx.may))},
+            partial(self._broker.groups.settled, [each.group_id for each in groups]),
         )
 
     async def _known(self, group_ids: Iterable[str]) -> None:
