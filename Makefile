@@ -105,10 +105,12 @@ fuzz: $(STAMP) ## damaged inputs into every parser for MINUTES=; findings go to 
 
 SEED ?= $(shell date +%s)
 WORKLOADS ?= logs,transactions,queues,delays,schemas
+FAULTS ?=
+MISTAKE ?=
 
 .PHONY: test-chaos
-test-chaos: $(STAMP) ## random faults in a cluster of three nodes for MINUTES=, drawn by SEED=, under WORKLOADS=; histories go to build/chaos/
-	PYTHONPATH=.:tests $(BIN)/python -m cluster.chaos --seed $(SEED) --minutes $(MINUTES) --workloads $(WORKLOADS)
+test-chaos: $(STAMP) ## random faults in a cluster of three nodes for MINUTES=, drawn by SEED=, under WORKLOADS=; or FAULTS=, or a MISTAKE= in the brokers; histories go to build/chaos/
+	PYTHONPATH=.:tests $(BIN)/python -m cluster.chaos --seed $(SEED) --minutes $(MINUTES) --workloads $(WORKLOADS) --faults "$(FAULTS)" --mistake "$(MISTAKE)"
 
 .PHONY: docs
 docs: $(STAMP) ## the documentation as a site, in site/

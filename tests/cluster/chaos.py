@@ -4,12 +4,17 @@ The clients are those of one or more workloads, `WORKLOADS=queues,delays`: logs,
 queues, delays, schemas. Ends with what their judges say. The same seed draws the same faults; when
 they come is another matter. What happened stays in `build/chaos/`.
 
+`FAULTS=tear_files,lose_folder` has those in their order, and no others. `MISTAKE=watermark_ahead`
+plants a mistake in the brokers, in the run that `support.node_hooks.mistakes` names for it: there
+must be findings.
+
 Seeds that have found something: 4001 a cut of a failed log that could not be repeated; 4003 and
 4004 a leader in the metadata that was not among the brokers; 5001 (all nodes killed, eight times)
 a node that gave up because etcd was slow at its start; 7001 (etcd stopped) a store kept slow by
 requests that were given up and sent again; 1 of schemas (a writer cut off) a node that said 404 of
 what the next writer had stored; 20005 of delays and schemas (a coordinator killed twice) a message
-that came twice, and a 409 of a node that registered anew.
+that came twice, and a 409 of a node that registered anew; the same later (a leader of a partition
+that led no unit of delays) a producer told to be out of order after a batch that was refused.
 """
 
 from __future__ import annotations
@@ -32,10 +37,10 @@ from typing import TYPE_CHECKING, Final
 from support.cluster_nodes import NODE, ClusterNodes
 from support.cluster_report import report
 from support.disk_faults import clock_environment, fill_disk, small_disks
-from support.faults import CHAOS, OF_COORDINATORS, ORDINARY, draw
+from support.faults import CHAOS, OF_COORDINATORS, OF_MISTAKES, ORDINARY, draw
 from support.history import Ack, Finding, History, Poll
 from support.hooked_nodes import hook_environment, write_stacks
-from support.node_hooks.mistakes import MISTAKE
+from support.node_hooks.mistakes import ALL as MISTAKES, MISTAKE
 from support.trouble import Trouble
 from support.workloads.base import Workload, make_topics
 from support.workloads.delays import Delays
@@ -183,8 +188,17 @@ def main() -> int:
     parser.add_argument("--workloads", default=LOGS, help="their names, with commas")
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"))
     parser.add_argument("--faults", default="", help="their names; at random without any")
-    parser.add_argument("--mistake", default="", help="one that brokers make, and a judge finds")
+    parser.add_argument(
+        "--mistake",
+        default="",
+        choices=["", *MISTAKES],
+        help="one that brokers make, in the run that finds it",
+    )
     asked = parser.parse_args()
+    if asked.mistake:
+        planted = MISTAKES[asked.mistake]
+        asked.seed, asked.workloads = planted.seed, planted.workload
+        asked.faults = ",".join(planted.faults)
     folder: Path = asked.folder / str(asked.seed)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -195,8 +209,8 @@ def main() -> int:
     has_clocks = not asked.faults and "delays" not in workloads
     mistake = asked.mistake
     run = Run(folder, asked.seed, workloads, has_clocks=has_clocks, mistake=mistake)
-    ordinary = (*ORDINARY, *OF_COORDINATORS)
-    named = {each.__name__: each for each in (*ordinary, *(kind.run for kind in CHAOS))}
+    single = (*ORDINARY, *OF_COORDINATORS, *OF_MISTAKES)
+    named = {each.__name__: each for each in (*single, *(kind.run for kind in CHAOS))}
     chosen = [named[each] for each in asked.faults.split(",") if each]
     needs_disks = not chosen or fill_disk in chosen
     with small_disks(run.cluster, DISK_MB) if needs_disks else nullcontext():

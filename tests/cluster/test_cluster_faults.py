@@ -12,21 +12,20 @@ import pytest
 from support.etcd import need_etcd
 from support.faults import OF_COORDINATORS, ORDINARY, STORE_ANSWERED
 from support.history import Fault, read
+from support.node_hooks.mistakes import MISTAKES
 from support.stuck import kill_descendants
 
 TESTS = Path(__file__).parents[1]
 
 
-def judged(folder, seed, workloads, faults, *more):
+def judged(folder, *asked):
     """Run `cluster.chaos`, which judges what its clients saw: its exit code, and what it told."""
     need_etcd()
     # A process of its own: foreign clients leave threads and sockets behind.
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "cluster.chaos", "--seed", str(seed)),
-            *("--workloads", workloads, "--folder", str(folder)),
-            *("--faults", ",".join(each.__name__ for each in faults)),
-            *more,
+            *(sys.executable, "-m", "cluster.chaos", "--folder", str(folder)),
+            *asked,
         ],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
         cwd=TESTS,
@@ -44,7 +43,9 @@ def judged(folder, seed, workloads, faults, *more):
 
 def suffer(folder, seed, workloads, faults):
     """Nothing may be wrong."""
-    code, told = judged(folder, seed, workloads, faults)
+    names = ",".join(each.__name__ for each in faults)
+    asked = ("--seed", str(seed), "--workloads", workloads, "--faults", names)
+    code, told = judged(folder, *asked)
     assert code == 0, told
 
 
@@ -65,3 +66,13 @@ def test_coordinators_are_killed_paused_and_cut_off_and_keep_every_promise(tmp_p
 @pytest.mark.parametrize("workload", ["transactions", "queues", "delays", "schemas"])
 def test_each_capability_keeps_its_promises_through_every_ordinary_fault(tmp_path, workload):
     suffer(tmp_path, 2, workload, (*ORDINARY, *OF_COORDINATORS))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(480)
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda each: each.name)
+def test_a_mistake_that_brokers_make_is_found_by_its_run(tmp_path, mistake):
+    code, told = judged(tmp_path, "--mistake", mistake.name)
+    found = {line.partition(":")[0] for line in told.splitlines()}
+    assert code == 1, told
+    assert found & mistake.kinds, told

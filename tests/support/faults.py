@@ -93,6 +93,11 @@ def kill_all_nodes(trouble: Trouble) -> None:
     _kill(trouble, trouble.nodes)
 
 
+def kill_all_but_the_cut_off(trouble: Trouble) -> None:
+    """Kill those that went on while one was cut off: what that one has is read from now on."""
+    _kill(trouble, [each for each in trouble.nodes if each is not trouble.cut_off])
+
+
 def _kill(trouble: Trouble, nodes: list[ClusterNode]) -> None:
     trouble.say(f"kill nodes {[each.number for each in nodes]}")
     for node in nodes:
@@ -203,6 +208,7 @@ def cut_off_coordinator(trouble: Trouble) -> None:
 
 def _cut_off(trouble: Trouble, node: ClusterNode) -> None:
     trouble.say(f"cut off {node.number}")
+    trouble.cut_off = node
     with _healed(trouble):
         for other in trouble.nodes:
             if other is not node:
@@ -275,6 +281,9 @@ OF_COORDINATORS: Final = (
     cut_off_coordinator,
 )
 """Done to the nodes that coordinate, in the ordinary suite."""
+
+OF_MISTAKES: Final = (kill_all_but_the_cut_off,)
+"""Done where a mistake has to come to light, after another fault."""
 
 CHAOS: Final = (
     Kind(kill_leading_broker, 4),

@@ -35,6 +35,8 @@ class Trouble:
         self.topics = list(topics)
         self.keys: list[tuple[int, str]] = []
         """What the cluster has coordinators for: a kind of FindCoordinator, and a name."""
+        self.cut_off: ClusterNode | None = None
+        """The node that was cut off last."""
         self.luck = luck
         self._history = history
         settings: dict[str, Any] = {
