@@ -21,7 +21,7 @@ from goqueue.cli.calls import Call, Globals, root_callback
 from goqueue.cli.errors import UsageError
 from goqueue.cli.root import app as whole
 from goqueue.cli.spark.job_command import JobCall, job
-from goqueue.cli.spark.job_options import asked, stopping
+from goqueue.cli.spark.job_options import stopping, time_range
 from goqueue.spark.errors import OptionsError, TopicMissingError
 from goqueue.spark.jobs import JobReport, Table, silent
 from goqueue.testing import Broker
@@ -61,7 +61,7 @@ def run(monkeypatch):
     monkeypatch.delenv("GOQUEUE_BOOTSTRAP_SERVERS", raising=False)
     app = typer.Typer()
     app.callback()(root_callback)
-    job("counting", app)(counting)
+    job("counting", into=app)(counting)
 
     def invoke(*arguments):
         return CliRunner().invoke(app, ["counting", *arguments])
@@ -155,9 +155,11 @@ def test_arguments_that_make_no_sense_are_said_before_spark_starts(arguments, te
 
 
 def test_how_long_ago_stays_what_it_is_and_a_time_is_a_time():
-    assert asked("1h30m", "--since") == timedelta(minutes=90)
-    assert asked("2026-01-31T12:00:00+01:00", "--since") == 1_769_857_200_000
-    assert asked(None, "--since") is None
+    assert time_range(since="1h30m") == {"start": timedelta(minutes=90), "end": None}
+    assert time_range(until="2026-01-31T12:00:00+01:00") == {
+        "start": None,
+        "end": 1_769_857_200_000,
+    }
 
 
 @pytest.mark.parametrize(

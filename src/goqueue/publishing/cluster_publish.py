@@ -109,7 +109,7 @@ class ClusterPublisher(Publisher):
             raise
 
     def _note_refused(self, partition_id: TopicPartition) -> None:
-        """A batch is to come again, and those behind it may come before: no mistake of theirs."""
+        """A batch will be sent again, and those behind it may come before: no mistake of theirs."""
         partition = self._partitions.replica(partition_id)
         if partition is not None:
             partition.admitted()

@@ -14,7 +14,7 @@ import pytest
 from goqueue.protocols.http.operations.operation_shapes import Stats
 from support.certificates import Authority
 from support.cluster_broker import own_broker
-from support.server import ServerProcess, free_port
+from support.server import free_port, make_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ def test_a_certificate_is_checked_and_can_be_trusted(
 
 
 def test_health_waits_until_a_server_that_starts_serves_clients(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path / "data")
+    server = make_server(tmp_path / "data")
     command = [sys.executable, "-m", "goqueue.cli", "health", "--wait", "120s"]
     waiting = subprocess.Popen([*command, "-s", server.http_url], stdout=subprocess.PIPE, text=True)
     with pytest.raises(subprocess.TimeoutExpired):

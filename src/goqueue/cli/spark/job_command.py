@@ -205,13 +205,14 @@ def _shared(
 
 
 def job(
-    name: str, *sets: Callable[..., dict[str, Any]]
+    name: str, *sets: Callable[..., dict[str, Any]], into: typer.Typer = app
 ) -> Callable[[Callable[..., JobReport]], Callable[..., JobReport]]:
     """Register a function whose first argument is a `JobCall` and which returns a report.
 
     Args:
         name: The name of the command.
         sets: Options of several jobs, of `job_options`; what they return is in `JobCall.shared`.
+        into: The group of commands.
     """
 
     def register(function: Callable[..., JobReport]) -> Callable[..., JobReport]:
@@ -240,7 +241,7 @@ def job(
         own = own_parameters(function, names)
         of_sets = {each: all_parameters(each) for each in sets}
         common = own_parameters(_shared, names)
-        app.command(name)(runnable(run, [*own, *chain(*of_sets.values()), *common]))
+        into.command(name)(runnable(run, [*own, *chain(*of_sets.values()), *common]))
         return function
 
     return register
