@@ -30,6 +30,17 @@ def test_every_error_of_the_tree_has_advice() -> None:
         assert errors_reference.advice_for(kind).endswith("."), kind
 
 
+def test_the_advice_of_refusals_is_about_the_error_and_not_about_its_status() -> None:
+    """Only a missing right is answered by a right, and 409 by what is in the way."""
+    page = errors_reference.reference()
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| 4")]
+    rights = {row[1].strip("`") for row in rows if "Ask an administrator for the right" in row[-1]}
+    assert all(code.endswith("authorization_failed") for code in rights), rights
+    assert rights
+    conflicts = [row[-1] for row in rows if row[0] == "| 409" and row[4] != "yes"]
+    assert len(set(conflicts)) > len(conflicts) / 2
+
+
 def test_every_call_and_field_of_the_contract_is_on_its_page() -> None:
     page = grpc_reference.reference()
     for service in pb.DESCRIPTOR.services_by_name.values():

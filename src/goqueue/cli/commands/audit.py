@@ -37,17 +37,17 @@ def verify_log(
     call: Call,
     paths: PathsArgument = None,
     part: Annotated[
-        bool, typer.Option("--part", help="These are not all files: lines before them are missing.")
+        bool, typer.Option("--part", help="The files are only the end of the log.")
     ] = False,
     contains: Annotated[
         str | None,
-        typer.Option("--contains", metavar="HASH", help="A hash noted earlier, to be looked for."),
+        typer.Option("--contains", metavar="HASH", help="A hash that has to be in the log."),
     ] = None,
 ) -> None:
     """Check that no line was changed, removed, inserted or moved; the exit code is 1 otherwise.
 
-    Note the hash of the last line somewhere else now and then, and look for it with --contains:
-    who can write the file could write all of it anew, but not with that hash in it.
+    Store the hash of the last line elsewhere from time to time, and check with --contains that it
+    is still in the log: somebody who rewrites the whole log cannot keep that hash.
     """
     from goqueue.audit.verifying import verify  # noqa: PLC0415 - start-up stays light
 
@@ -87,7 +87,8 @@ def show_log(
         list[str] | None, typer.Option("--event", "-e", help="Only these events; repeatable.")
     ] = None,
     principal: Annotated[
-        str | None, typer.Option("--principal", "-p", help="Only of this one, as in User:alice.")
+        str | None,
+        typer.Option("--principal", "-p", help="Only of this principal, as in User:alice."),
     ] = None,
     client: Annotated[str | None, typer.Option("--client", help="Only from this address.")] = None,
     resource: Annotated[
@@ -97,13 +98,14 @@ def show_log(
         str | None, typer.Option("--outcome", help="success, failure or denied.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="From then on; 15m is ago.")
+        str | None,
+        typer.Option("--since", metavar="TIME", help="At this time or later; 15m is an age."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Before then.")
+        str | None, typer.Option("--until", metavar="TIME", help="Before this time.")
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, help="The newest so many events.")
+        int, typer.Option("--limit", "-n", min=1, help="Only the last events, this many.")
     ] = 100,
 ) -> None:
     """Show events of the audit log, the oldest first; -o json prints a line of JSON each.

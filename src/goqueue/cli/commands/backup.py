@@ -132,7 +132,7 @@ def verify_backup(
 def prune_backups(
     call: Call,
     destination: Destination,
-    keep: Annotated[int, typer.Option("--keep", min=1, help="So many of the newest stay.")] = 7,
+    keep: Annotated[int, typer.Option("--keep", min=1, help="The number of backups to keep.")] = 7,
     force: ForceOption = False,
 ) -> None:
     """Delete all but the newest backups, and the files that no other one needs."""
@@ -210,7 +210,7 @@ def set_schedule(
     at: Annotated[
         str | None, typer.Option("--at", metavar="HH:MM", help="The time of day, in UTC.")
     ] = None,
-    keep: Annotated[int, typer.Option("--keep", min=1, help="So many of the newest stay.")] = 7,
+    keep: Annotated[int, typer.Option("--keep", min=1, help="The number of backups to keep.")] = 7,
     topics: TopicsOption = None,
     key_file: KeyFileOption = None,
     rate: RateOption = None,

@@ -132,7 +132,7 @@ def install(
         ),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Also when a good version is installed already.")
+        bool, typer.Option("--again", help="Install it even if a suitable version is installed.")
     ] = False,
 ) -> None:
     """Install etcd for this user, from Debian's packages; a cluster keeps its metadata in it.

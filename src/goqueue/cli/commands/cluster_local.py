@@ -57,14 +57,16 @@ def start_cluster(
     kafka_port: Annotated[
         int | None,
         typer.Option(
-            "--kafka-port", metavar="PORT", help="Of node 1; the others have the next. (9092)"
+            "--kafka-port",
+            metavar="PORT",
+            help="Kafka port of node 1; the next nodes get the next ports. (9092)",
         ),
     ] = None,
     http_port: Annotated[
-        int | None, typer.Option("--http-port", metavar="PORT", help="Likewise. (8080)")
+        int | None, typer.Option("--http-port", metavar="PORT", help="HTTP port of node 1. (8080)")
     ] = None,
     grpc_port: Annotated[
-        int | None, typer.Option("--grpc-port", metavar="PORT", help="Likewise. (9000)")
+        int | None, typer.Option("--grpc-port", metavar="PORT", help="gRPC port of node 1. (9000)")
     ] = None,
     internal_port: Annotated[
         int | None,

@@ -193,7 +193,10 @@ def list_deliveries(
         bool, typer.Option("--dead", help="The events that were given up instead.")
     ] = False,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", min=1, max=1000, help="At most so many.")
+        int,
+        typer.Option(
+            "--limit", "-n", metavar="N", min=1, max=1000, help="The maximum number of rows."
+        ),
     ] = 20,
 ) -> None:
     """List the last attempts, the newest first."""

@@ -54,21 +54,90 @@ _BY_STATUS: Final[Mapping[int, str]] = {
     403: "Ask an administrator for the right: see [Rights](rights.md).",
     404: "Correct the name, or create what is missing.",
     405: "Use one of the methods of the `Allow` header.",
-    409: "Read the current state, then decide again.",
-    410: "It is over: begin anew.",
     413: "Send less at once, or raise the limit in the [configuration](configuration.md).",
     415: "Send `Content-Type: application/json`, or what the text names.",
-    416: "Ask for a part that exists.",
     422: "Correct the value.",
-    429: "Wait as long as `Retry-After` says; see [Quotas](../how-to/quotas.md).",
-    408: "Send the request faster.",
     431: "Send fewer or shorter headers.",
     500: "Look at the server's log with the request id, and report it.",
-    501: "Not supported here.",
-    503: "Look at `goqueue health` and the server's log.",
     504: "Raise the timeout, or ask for less.",
-    507: "Free disk space: see [Runbooks](../how-to/runbooks.md).",
 }
+_BY_CODE: Final[Mapping[str, str]] = {
+    "access_disabled": "Set `auth.enabled`: see [Security](../how-to/security.md).",
+    "backup_damaged": "Restore another backup; `goqueue backup verify` names what is damaged.",
+    "cluster_mismatch": "Correct `cluster.peers`, the secret or the folder that the text names.",
+    "compacted_topic": "Publish tombstones, or add `delete` to `cleanup.policy` of the topic.",
+    "csrf_token_required": "Send `X-CSRF-Token` from `GET /session`, or reload the page.",
+    "delay_disabled": "Set `goqueue.delay.enable` of the topic, or publish without a delay.",
+    "delayed_not_pending": "Nothing: the message was delivered or cancelled before.",
+    "election_not_needed": "Nothing: the leader is the one that was asked for.",
+    "expired_receipt": (
+        "Process the redelivered message; make `visibility_timeout` longer than the work takes."
+    ),
+    "fenced_coordinator": "Nothing: the new coordinator ends the transaction.",
+    "fenced_generation": "Join again; clients do so by themselves.",
+    "fenced_producer": (
+        "Stop the older of the two programs with this transactional id, or give each its own."
+    ),
+    "foreign_host": "Call the server by a name of `http.allowed_hosts`.",
+    "foreign_origin": "Add the site to `http.allowed_origins`.",
+    "foreign_receipt": "Acknowledge with the group to which the message was delivered.",
+    "group_full": "Use fewer members, or raise the limit in the [configuration](configuration.md).",
+    "group_mode": "Join with the `assignment` of the group, or use another group name.",
+    "group_quota_exceeded": (
+        "Delete unused groups, or ask for a higher [quota](../how-to/quotas.md)."
+    ),
+    "group_subscribed": "Stop the members that read the topic first.",
+    "incompatible_schema": (
+        "Change the schema, or the level: see [Compatibility](../how-to/schemas.md#compatibility)."
+    ),
+    "inconsistent_group_protocol": "Use another group name, or the group's protocol.",
+    "internal_topic": "Use another topic; the broker alone writes this one.",
+    "invalid_transaction_state": "Begin a new transaction; look at `goqueue transaction describe`.",
+    "metadata_compacted": "Nothing: the node reads the metadata again.",
+    "not_in_cluster": "Use a single node for this.",
+    "offset_gap": "Nothing: the follower fetches again.",
+    "offset_out_of_range": "Read from the start or the end of the log (`auto.offset.reset`).",
+    "out_of_order_sequence": "Start the producer again; two programs may use its id.",
+    "partition_not_assigned": "Commit only partitions that are assigned to the member.",
+    "preferred_leader_unavailable": (
+        "Wait until the replica is in sync: `goqueue cluster partitions`."
+    ),
+    "quota_exceeded": (
+        "Delete what is not needed, or ask for a higher [quota](../how-to/quotas.md)."
+    ),
+    "restore_conflict": (
+        "Use `--rename` or `--skip-existing`, or delete what exists:"
+        " see [Restore](../how-to/backup.md#restore)."
+    ),
+    "schema_operation_not_permitted": "Set the mode of the subject to `READWRITE`.",
+    "schema_referenced": "Delete the schemas that refer to it first.",
+    "session_lapsed": "Nothing: the node registers again.",
+    "share_session": "Open a new share session (epoch 0); clients do so by themselves.",
+    "stale_generation": "Join again; clients do so by themselves.",
+    "stale_node": "Nothing: the node registers again.",
+    "storage_quota_exceeded": (
+        "Delete messages or shorten retention, or ask for a higher [quota](../how-to/quotas.md)."
+    ),
+    "tenancy_disabled": "Set `tenancy.enabled`: see [Tenants](../how-to/tenants.md).",
+    "tenant_exists": "Use another id, or change the tenant that exists.",
+    "tenant_not_empty": "Delete what the tenant has, or use `--force`.",
+    "tenant_protected": "Choose another tenant, or wait until it is deleted.",
+    "too_many_credentials": "Delete users, keys, rules or roles that are not used.",
+    "too_many_groups": "Delete groups that are not used: `goqueue group list`.",
+    "too_many_pipelines": "Remove pipelines that have ended: `goqueue pipeline list`.",
+    "too_many_transactional_ids": (
+        "Use fewer transactional ids; unused ones expire after `transactions.id_expiration`."
+    ),
+    "too_many_webhooks": "Delete webhooks that are not used: `goqueue webhook list`.",
+    "topic_exists": "Use the topic as it is, or another name.",
+    "transaction_open": "Commit or abort the open transaction first.",
+    "unavailable": "Enable the feature that the text names, and start the server again.",
+    "unreleased_instance": (
+        "Stop the other process with this `group.instance.id`, or wait for its session timeout."
+    ),
+    "webhooks_disabled": "Set `webhooks.enabled`: see [Webhooks](../how-to/webhooks.md).",
+}
+"""Where the status alone does not say what to do."""
 _ADVICE: Final[Mapping[type[GoQueueError], str]] = {
     model.ChecksumMismatchError: (
         "The bytes were damaged on the way: send the batch again; look at the network or the "
@@ -82,7 +151,6 @@ _ADVICE: Final[Mapping[type[GoQueueError], str]] = {
     model.DiskFullError: "Free disk space or shorten retention; nothing was stored.",
     model.DiskPermissionError: "Give the server's user the right to its data folder.",
     model.LogFailedError: "Wait: the log recovers by itself. If it stays, look at the disk.",
-    model.OffsetOutOfRangeError: "Read from the start or the end of the log (`auto.offset.reset`).",
     model.DamagedRangeError: (
         "Continue at the offset that the text names; in a cluster the records are fetched from"
         " another replica."
@@ -126,7 +194,10 @@ def advice_for(kind: type[GoQueueError]) -> str:
     """What a client does about this kind of error."""
     if kind in _ADVICE:
         return _ADVICE[kind]
-    return _RETRY if kind.retriable else _BY_STATUS[_nearest(PROBLEMS, kind).status]
+    if kind.retriable:
+        return _RETRY
+    problem = _nearest(PROBLEMS, kind)
+    return _BY_CODE.get(problem.code) or _BY_STATUS[problem.status]
 
 
 def _row(kind: type[GoQueueError]) -> str:

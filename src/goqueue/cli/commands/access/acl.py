@@ -83,14 +83,19 @@ def create_acls(
 def list_acls(
     call: Call,
     principal: Annotated[
-        str | None, typer.Option("--principal", "-p", metavar="PRINCIPAL", help="Only of this one.")
+        str | None,
+        typer.Option(
+            "--principal", "-p", metavar="PRINCIPAL", help="Only rules of this principal."
+        ),
     ] = None,
     *,
     topic: Annotated[
-        str | None, typer.Option("--topic", metavar="NAME", help="That apply to this topic.")
+        str | None,
+        typer.Option("--topic", metavar="NAME", help="Only rules that apply to this topic."),
     ] = None,
     group: Annotated[
-        str | None, typer.Option("--group", metavar="NAME", help="That apply to this group.")
+        str | None,
+        typer.Option("--group", metavar="NAME", help="Only rules that apply to this group."),
     ] = None,
 ) -> None:
     """List rules: all, or those of a principal or about a resource."""
