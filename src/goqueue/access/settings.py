@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 
 import msgspec
@@ -56,6 +57,8 @@ class AccessSettings(msgspec.Struct, frozen=True):
     """How long a login waits at most after many wrong ones of the same name."""
     session_lifetime_s: float = 8 * 3600.0
     """How long somebody stays signed in to the console."""
+    session_key: bytes = msgspec.field(default_factory=lambda: secrets.token_bytes(32))
+    """What signs the sessions of the console: the same on all nodes of a cluster."""
     secure_cookies: bool = False
     """Browsers reach this server by HTTPS only."""
     oidc: OidcSettings | None = None

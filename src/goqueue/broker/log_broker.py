@@ -175,8 +175,15 @@ class LogBroker:
         self.authenticator = Authenticator(settings, self.access, self.clock, self.executor)
         self.quotas = Quotas(store, self.clock, self.measures, self.access.tenants, self.keeper)
         """Of clients and of tenants."""
-        self.sessions = Sessions(self.access, self.clock, settings.session_lifetime_s)
-        """Who is signed in to the console of this node."""
+        self.sessions = Sessions(
+            self.access,
+            store,
+            self.clock,
+            key=settings.session_key,
+            lifetime_s=settings.session_lifetime_s,
+            keeper=self.keeper,
+        )
+        """Who is signed in to the console."""
         self.tenant_limits = TenantLimits(self.quotas, self.topics)
 
     def _make_topics(self) -> Topics:
@@ -227,6 +234,7 @@ class LogBroker:
         await self.topic_changes.restore_internal_settings()
         await self.users.load()
         await self.access.load()
+        await self.sessions.load()
         await self.quotas.load()
         await self.tracer.start()
         await self.open_partitions()

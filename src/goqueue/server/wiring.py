@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from typing import TYPE_CHECKING
 
 from goqueue.access.name_rules import parse_rules
@@ -77,10 +79,21 @@ def access_settings(config: Config) -> AccessSettings:
         root_key=config.auth.root_key,
         max_login_delay_s=config.auth.max_login_delay_ms / 1000,
         session_lifetime_s=config.auth.session_lifetime_ms / 1000,
+        session_key=_session_key(config),
         secure_cookies=config.tls.enabled or config.tls.terminated_by_proxy,
         oidc=_oidc_settings(config),
         certificate_rules=parse_rules(config.auth.certificate_rules),
     )
+
+
+def _session_key(config: Config) -> bytes:
+    """Of one node another one with each start: sessions end with it."""
+    path = config.cluster.secret_file
+    if path is None:
+        return secrets.token_bytes(32)
+    from goqueue.server.config_cluster_checks import read_secret  # noqa: PLC0415 - not alone
+
+    return hashlib.sha256(b"console sessions" + read_secret(path)).digest()
 
 
 def _oidc_settings(config: Config) -> OidcSettings | None:

@@ -1,8 +1,10 @@
 """Signing in at an OIDC provider: the authorization code flow with PKCE (RFC 7636).
 
-A browser is sent to the provider with a state, and comes back with that state and a code. The code
-is exchanged for an ID token, whose signature, issuer, audience, times and nonce are checked. A
-state counts once, for ten minutes, and only in the browser that began.
+A browser is sent to the provider with a state, and comes back with that state and a code, to any
+node of the cluster. The code is exchanged for an ID token, whose signature, issuer, audience, times
+and nonce are checked. A state counts for ten minutes, and only in the browser that began; its code
+counts once. Nothing is kept meanwhile: the state is signed, and the secrets of a sign-in are
+derived from it.
 """
 
 from __future__ import annotations
@@ -31,17 +33,7 @@ if TYPE_CHECKING:
 
 SIGN_IN_S: Final = 600.0
 """How long somebody may take at the provider."""
-_MAX_PENDING: Final = 1000
-"""Sign-ins under way; at the bound the oldest one has to begin anew."""
 _SCOPES: Final = "openid profile email"
-
-
-class _Pending(NamedTuple):
-    browser: str
-    verifier: str
-    nonce: str
-    redirect_url: str
-    expires_s: float
 
 
 class Begun(NamedTuple):
@@ -49,30 +41,34 @@ class Begun(NamedTuple):
 
     url: str
     """Where the browser goes."""
-    state: str
     browser: str
     """What the browser keeps in a cookie, to show that it is the same."""
 
 
 class OidcSignIn:
-    """The sign-ins of one node that are under way."""
+    """Sign-ins at all nodes that have the same key."""
 
-    def __init__(self, settings: OidcSettings, executor: Executor, clock: Clock) -> None:
+    def __init__(
+        self, settings: OidcSettings, key: bytes, executor: Executor, clock: Clock
+    ) -> None:
         self._settings = settings
+        self._key = key
         self._executor = executor
         self._clock = clock
         self._tokens = OidcTokens(settings, executor, clock)
-        self._pending: dict[str, _Pending] = {}
 
     async def begin(self, redirect_url: str) -> Begun:
-        """Note a sign-in that comes back to `redirect_url`.
+        """Begin a sign-in that comes back to `redirect_url`.
 
         Raises:
             AuthenticationFailedError: the provider cannot be asked where its sign-in page is.
         """
         loop = asyncio.get_running_loop()
         provider = await loop.run_in_executor(self._executor, discovered, self._settings.issuer)
-        verifier, state, nonce, browser = (secrets.token_urlsafe(32) for _ in range(4))
+        browser = secrets.token_urlsafe(32)
+        said = f"{self._clock.now_ms() + round(SIGN_IN_S * 1000)}.{secrets.token_urlsafe(16)}"
+        state = f"{said}.{self._derived('state', said, browser, redirect_url)}"
+        verifier = self._derived("verifier", state)
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest())
         query = {
             "response_type": "code",
@@ -80,50 +76,49 @@ class OidcSignIn:
             "redirect_uri": redirect_url,
             "scope": _SCOPES,
             "state": state,
-            "nonce": nonce,
+            "nonce": self._derived("nonce", state),
             "code_challenge": challenge.decode().rstrip("="),
             "code_challenge_method": "S256",
         }
-        now_s = self._clock.monotonic_s()
-        self._make_room(now_s)
-        self._pending[state] = _Pending(browser, verifier, nonce, redirect_url, now_s + SIGN_IN_S)
         joint = "&" if "?" in provider.authorization_url else "?"
-        url = provider.authorization_url + joint + urllib.parse.urlencode(query)
-        return Begun(url, state, browser)
+        return Begun(provider.authorization_url + joint + urllib.parse.urlencode(query), browser)
 
-    def _make_room(self, now_s: float) -> None:
-        for state, each in list(self._pending.items()):
-            if each.expires_s > now_s and len(self._pending) < _MAX_PENDING:
-                break  # the others began later
-            del self._pending[state]
+    def _derived(self, *said: str) -> str:
+        """What follows from this, for whoever has the key; 43 characters, as PKCE wants them."""
+        data = "\0".join(("oidc", *said)).encode("utf-8", "surrogatepass")
+        digest = hmac.digest(self._key, data, hashlib.sha256)
+        return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
-    async def finish(self, state: str, browser: str, code: str, problem: str = "") -> Login:
+    async def finish(
+        self, state: str, browser: str, code: str, *, redirect_url: str, problem: str = ""
+    ) -> Login:
         """Who has signed in.
 
         Raises:
             AuthenticationFailedError: the state is not that of this browser, or has expired, or
                 the provider does not vouch for anybody.
         """
-        pending = self._pending.pop(state, None)
         if problem:
             raise AuthenticationFailedError(f"the OIDC provider says {problem!r}")
-        if pending is None or pending.expires_s <= self._clock.monotonic_s():
-            raise AuthenticationFailedError("a sign-in that nobody began, or too long ago")
-        if not hmac.compare_digest(pending.browser.encode(), browser.encode()):
-            raise AuthenticationFailedError("a sign-in that another browser began")
-        loop = asyncio.get_running_loop()
+        said, _, proof = state.rpartition(".")
+        expected = self._derived("state", said, browser, redirect_url)
+        if not hmac.compare_digest(proof.encode("utf-8", "surrogatepass"), expected.encode()):
+            raise AuthenticationFailedError("a sign-in that nobody began, or another browser")
+        if int(said.partition(".")[0]) <= self._clock.now_ms():
+            raise AuthenticationFailedError("a sign-in that began too long ago")
         settings = self._settings
         form = {
             "grant_type": "authorization_code",
             "code": code,
-            "redirect_uri": pending.redirect_url,
+            "redirect_uri": redirect_url,
             "client_id": settings.client_id or "",
-            "code_verifier": pending.verifier,
+            "code_verifier": self._derived("verifier", state),
         }
+        loop = asyncio.get_running_loop()
         try:
             token = await loop.run_in_executor(self._executor, exchange, settings, form)
         except (OSError, ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
             raise AuthenticationFailedError(
                 f"the OIDC provider gave no ID token: {type(error).__name__}: {error}"
             ) from error
-        return await self._tokens.check_id_token(token, pending.nonce)
+        return await self._tokens.check_id_token(token, self._derived("nonce", state))

@@ -13,7 +13,7 @@ _SHOWN_ID: Final = 8
 
 
 class Cookie:
-    """One cookie of this node.
+    """One cookie of a server, or of all nodes of a cluster.
 
     Cookies know no ports: the name tells the servers of one machine apart. With HTTPS the prefix
     `__Host-` keeps other hosts of the domain from setting it.
@@ -22,7 +22,7 @@ class Cookie:
     def __init__(self, settings: BrokerSettings, use: str, same_site: str = "Strict") -> None:
         is_secure = settings.access.secure_cookies
         prefix = "__Host-" if is_secure else ""
-        self.name = f"{prefix}goqueue-{use}-{settings.cluster_id[:_SHOWN_ID]}-{settings.node_id}"
+        self.name = f"{prefix}goqueue-{use}-{settings.cluster_id[:_SHOWN_ID]}"
         self._key = self.name.encode("latin-1", "replace")
         self._rules = f"Path=/; HttpOnly; SameSite={same_site}" + ("; Secure" if is_secure else "")
 

@@ -93,7 +93,7 @@ class SessionRoutes:
         """Sign out: the session ends, and the browser forgets its cookie."""
         token = self._cookie.of(request.headers)
         if token is not None:
-            self._sessions.close(token)
+            await self._sessions.close(token)
         headers = (self._cookie.cleared(), _NOT_STORED)
         return json(SignedOut())._replace(headers=headers)
 
@@ -131,7 +131,13 @@ class SessionRoutes:
         forget = self._sign_in_cookie.cleared()
         try:
             login = self._authenticator.of_token(
-                await self._sign_in.finish(query.state, browser or "", query.code, query.error)
+                await self._sign_in.finish(
+                    query.state,
+                    browser or "",
+                    query.code,
+                    redirect_url=self._redirect_url(request),
+                    problem=query.error,
+                )
             )
         except AuthenticationFailedError as error:
             _log.warning("HTTP client %s: %s", request.client_host, error)
@@ -147,7 +153,8 @@ class SessionRoutes:
                 "nobody can sign in at an OIDC provider here: expected oidc.issuer and "
                 "oidc.client_id in the configuration; sign in with a password or a key"
             )
-        return OidcSignIn(self._oidc, self._broker.executor, self._broker.clock)
+        key = self._broker.settings.access.session_key
+        return OidcSignIn(self._oidc, key, self._broker.executor, self._broker.clock)
 
     def _redirect_url(self, request: Request) -> str:
         assert self._oidc is not None  # or there is no sign-in

@@ -1,0 +1,132 @@
+"""Sessions of the console: signed tokens, checked by every node with the same key."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from goqueue.access.principals import Login, Principal, PrincipalKind
+from goqueue.access.sessions import Sessions
+from goqueue.access.settings import AccessSettings
+from goqueue.model.errors import AuthenticationFailedError
+from support.brokers import running_broker
+from support.clocks import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+ALICE = Login(Principal("alice"))
+PERSON = Login(Principal("person", PrincipalKind.TOKEN, frozenset({"admin"})))
+HOUR_MS = 3_600_000
+
+
+def on(folder: Path, scenario: Callable[[Callable[..., Sessions], ManualClock], Awaitable[None]]):
+    """Play a scenario with a function that makes the sessions of a node, and their clock."""
+
+    async def run() -> None:
+        access = AccessSettings(is_enabled=True)
+        users = (("alice", "secret"),)
+        async with running_broker(folder, initial_users=users, access=access) as broker:
+            clock = ManualClock()
+
+            def node(key: bytes = b"k" * 32) -> Sessions:
+                return Sessions(
+                    broker.access, broker.store, clock, key=key, lifetime_s=HOUR_MS / 1000
+                )
+
+            await scenario(node, clock)
+
+    asyncio.run(run())
+
+
+def test_a_node_with_the_same_key_knows_a_session_and_no_other_does(tmp_path: Path) -> None:
+    async def scenario(node: Callable[..., Sessions], clock: ManualClock) -> None:
+        token, opened = node().open(ALICE)
+        found = node().find(token)
+        assert found == opened
+        assert found is not None
+        assert found.principal == ALICE.principal
+        assert node(b"x" * 32).find(token) is None
+
+    on(tmp_path, scenario)
+
+
+def test_a_token_in_which_anything_was_changed_counts_for_nothing(tmp_path: Path) -> None:
+    async def scenario(node: Callable[..., Sessions], clock: ManualClock) -> None:
+        sessions = node()
+        token, _ = sessions.open(PERSON)
+        raw = base64.urlsafe_b64decode(token)
+        for at in range(len(raw)):
+            changed = raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]
+            assert sessions.find(base64.urlsafe_b64encode(changed).decode()) is None
+        for other in ("", "x", "=", token[:-4], "ä" + token, token + token):
+            assert sessions.find(other) is None
+
+    on(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(("expires_ms", "lasts_ms"), [(None, HOUR_MS), (1_060_000, 60_000)])
+def test_a_session_ends_with_its_time_or_with_that_of_its_login(
+    tmp_path: Path, expires_ms: int | None, lasts_ms: int
+) -> None:
+    async def scenario(node: Callable[..., Sessions], clock: ManualClock) -> None:
+        token, _ = node().open(PERSON._replace(expires_ms=expires_ms))
+        clock.advance(lasts_ms - 1)
+        assert node().find(token) is not None
+        clock.advance(1)
+        assert node().find(token) is None
+
+    on(tmp_path, scenario)
+
+
+def test_a_sign_out_ends_one_session_also_after_a_restart(tmp_path: Path) -> None:
+    async def scenario(node: Callable[..., Sessions], clock: ManualClock) -> None:
+        sessions = node()
+        (token, _), (other, _) = sessions.open(ALICE), sessions.open(ALICE)
+        await sessions.close(token)
+        await sessions.close(token)  # nothing is left to do
+        restarted = node()
+        await restarted.load()
+        for each in (sessions, restarted):
+            assert each.find(token) is None
+            assert each.find(other) is not None
+
+    on(tmp_path, scenario)
+
+
+def test_what_is_stored_of_sign_outs_is_bounded_and_none_is_taken_back(tmp_path: Path) -> None:
+    async def scenario(node: Callable[..., Sessions], clock: ManualClock) -> None:
+        sessions = node()
+        tokens = []
+        for _ in range(30):
+            tokens.append(sessions.open(ALICE)[0])
+            clock.advance(1)
+        last, _ = sessions.open(ALICE)
+        person, _ = sessions.open(PERSON)
+        for token in tokens:
+            await sessions.close(token)
+            assert sessions.find(token) is None
+        assert not any(map(sessions.find, tokens))
+        assert sessions.find(last) is not None
+        stored: Any = sessions._sign_outs
+        assert [len(each.ended) for each in stored.all.values()] == [20]
+        clock.advance(HOUR_MS - 1)
+        await sessions.close(person)
+        assert len(stored.all) == 1  # of the first, nothing is left to end
+        clock.advance(HOUR_MS)
+        assert not any(map(sessions.find, [*tokens, last, person]))
+
+    on(tmp_path, scenario)
+
+
+def test_a_token_that_fits_no_cookie_is_refused(tmp_path: Path) -> None:
+    async def scenario(node: Callable[..., Sessions], clock: ManualClock) -> None:
+        roles = frozenset(f"role-{number:06}" for number in range(300))
+        with pytest.raises(AuthenticationFailedError):
+            node().open(Login(Principal("person", PrincipalKind.TOKEN, roles)))
+
+    on(tmp_path, scenario)
