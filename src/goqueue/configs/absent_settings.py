@@ -32,7 +32,7 @@ ABSENT: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
             "auto.leader.",
             "leader.",
         ),
-        "a partition has one replica",
+        "replication is configured in the section `cluster`",
     ),
     (("remote.", "follower.fetch."), "there is no remote storage"),
     (

@@ -144,7 +144,7 @@ _DYNAMIC: Final = (
 
 def _throttle(name: str, what: str) -> BrokerSetting:
     documentation = f"How many bytes {what} in a second; shown once it was set, as in Kafka."
-    note = "a partition has one replica, in one data folder"
+    note = "replication is not throttled, and a node has one data folder"
     return _ignored(number(name, LONG_MAX, 0, documentation, note=note, is_hidden=True))
 
 

@@ -27,7 +27,6 @@ LEAST_SEGMENT_BYTES: Final = 1 << 20
 
 _REPLICA: Final = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
 
-_ONE_NODE: Final = "a partition has one replica"
 _NO_TIERS: Final = "there is no remote storage"
 
 
@@ -54,7 +53,7 @@ def _throttled(name: str, side: str) -> Setting:
         f"The replicas whose replication is throttled on the {side}'s side.",
         "list",
         Effect.NONE,
-        _ONE_NODE,
+        "replication is not throttled",
     )
 
 
@@ -172,7 +171,7 @@ _SEGMENTS: Final = (
         0,
         "How long a file waits to be deleted.",
         effect=Effect.NONE,
-        note="files go at once; whoever is reading one reads it to its end",
+        note="files are deleted at once; a read that has begun is finished",
     ),
 )
 
@@ -205,14 +204,14 @@ _DURABILITY: Final = (
         "How many replicas have to be in sync before an acks=all publish is taken and anything is "
         "committed.",
         kind="int",
-        note="2 by default where a cluster has three replicas; one node has one, and more than "
-        "there are replicas is as many as there are, as in Kafka",
+        note="2 by default with three replicas, 1 on a single node. A value above the number of "
+        "replicas counts as that number, as in Kafka",
     ),
     switch(
         "unclean.leader.election.enable",
         "Whether a replica that is not in sync may become the leader.",
         effect=Effect.NONE,
-        note=_ONE_NODE,
+        note="a replica out of sync leads only when all replicas may have lost messages",
     ),
     _throttled("follower.replication.throttled.replicas", "follower"),
     _throttled("leader.replication.throttled.replicas", "leader"),
@@ -249,7 +248,7 @@ _BATCHES: Final = (
         "How hard LZ4 tries where batches are compressed anew.",
         high=17,
         kind="int",
-        note="levels above 9 are as 9, so that one batch keeps nobody waiting",
+        note="levels above 9 count as 9, which bounds the time that one batch takes",
     ),
     number(
         "compression.zstd.level",
@@ -258,7 +257,7 @@ _BATCHES: Final = (
         "How hard zstd tries where batches are compressed anew.",
         high=22,
         kind="int",
-        note="levels above 9 are as 9, so that one batch keeps nobody waiting",
+        note="levels above 9 count as 9, which bounds the time that one batch takes",
     ),
     choice(
         "message.timestamp.type",

@@ -25,13 +25,13 @@ _INTRODUCTION: Final = """\
 # Kafka's APIs
 
 Every API of Apache Kafka 4.3, with the versions that this broker serves; made from the broker's own
-declarations. *Served* means as Kafka serves it on a cluster of one node, unless the last column
-says otherwise. *Refused* means that the request is understood and always answered with an error.
+declarations. *Served* means that it behaves as in Kafka, unless the last column says otherwise.
+APIs from 20001 on are GoQueue's own; those *between nodes* are served on the internal listener of a
+cluster only. *Refused* means that the request is understood and always answered with an error.
 An API that is *not served* is not advertised either: clients do not call it, and the connection of
 one that does is closed, as Kafka does with an API that it does not know.
 
-What is different in the behaviour of consumers, producers and share groups is told in
-[Kafka clients](../how-to/kafka.md).
+[Kafka clients](../how-to/kafka.md) describes how consumers, producers and share groups differ.
 
 ## APIs
 """
@@ -39,7 +39,7 @@ What is different in the behaviour of consumers, producers and share groups is t
 _FEATURES: Final = """\
 ## Features
 
-What ApiVersions tells of the cluster's features. The levels belong to the release:
+The features in the response to ApiVersions. The levels belong to the release:
 `UpdateFeatures` accepts the level that is in force and refuses all others.
 
 | feature | supported | finalized |
@@ -59,16 +59,15 @@ _TELEMETRY: Final = "client metrics are not collected; clients go on without"
 _NOTES: Final[dict[int, str]] = {
     ApiKey.PRODUCE: "advertised from 0, as Kafka does, since old clients look for that; versions "
     "0 to 2 are not served",
-    ApiKey.FETCH: "for consumers; a follower's is refused, it has a listener of its own",
+    ApiKey.FETCH: "for consumers; replicas fetch over the internal listener, and are refused here",
     ApiKey.INIT_PRODUCER_ID: "version 6 (two-phase commit) is not finished in Kafka either",
     ApiKey.DESCRIBE_ACLS: _RULES,
     ApiKey.CREATE_ACLS: _RULES,
     ApiKey.DELETE_ACLS: _RULES,
     ApiKey.ALTER_REPLICA_LOG_DIRS: "a broker has one data folder",
-    ApiKey.ELECT_LEADERS: "preferred leaders of a cluster; one node has every partition's only "
-    "leader: `ELECTION_NOT_NEEDED`",
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "of one node: an assignment to it is accepted, any other "
-    "is `INVALID_REPLICA_ASSIGNMENT`",
+    ApiKey.ELECT_LEADERS: "of preferred leaders; on a single node `ELECTION_NOT_NEEDED`",
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "replicas cannot be moved yet; a single node accepts an "
+    "assignment to itself",
     ApiKey.LIST_PARTITION_REASSIGNMENTS: "none is ever in progress",
     ApiKey.ALTER_CLIENT_QUOTAS: "of users and client ids, not of `ip`; `request_rate` is ours",
     ApiKey.SHARE_GROUP_HEARTBEAT: _OWN_FIELDS,
@@ -85,22 +84,22 @@ _NOTES: Final[dict[int, str]] = {
     "of the broker is refused, where Kafka stores it",
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "at most 2000 partitions a page",
     ApiKey.COMMIT_TOGETHER: "our own: ends the transactions of a batch in one decision",
-    ApiKey.HELLO: "our own, between the nodes of a cluster, on their internal listener",
-    ApiKey.LOG_ENDS: "our own, likewise: how far the logs of a node's replicas reach",
-    ApiKey.READ_BATCHES: "our own, likewise: stored batches, for a replica whose own are damaged",
-    ApiKey.FIND_PRODUCERS: "our own, likewise: which producers a coordinator of transactions knows",
-    ApiKey.SHARE_TURN: "our own, likewise: what a share consumer did and wants at a leader",
-    ApiKey.CALL_GRPC: "our own, likewise: a call of the gRPC API that another node serves",
-    ApiKey.HAND_OVER: "our own, likewise: messages that another node moves to a partition",
-    ApiKey.FIND_BATCHES: "our own, likewise: which of them are in its committed log",
-    ApiKey.VIEW_REACHED: "our own, likewise: whether a node has seen a change of the metadata",
-    ApiKey.STATE_APPLIED: "our own, likewise: whether a node has what another one has stored",
-    ApiKey.BACKUP_PART: "our own, likewise: a node's part in a backup or a restore",
-    ApiKey.TRACE_EVENTS: "our own, likewise: what happened to messages that another node traces",
-    ApiKey.FIND_RESTS: "our own, likewise: whether batches of which a part is delayed were stored",
-    ApiKey.PARTITION_FIGURES: "our own, likewise: sizes and ends of what a node leads",
-    ApiKey.WATCH_SOURCES: "our own, likewise: how far partitions can be read that queues read",
-    ApiKey.SETTLE_RECEIPTS: "our own, likewise: receipts of queue groups that the node keeps",
+    ApiKey.HELLO: "between nodes: proves that a node knows the cluster's secret",
+    ApiKey.LOG_ENDS: "between nodes: how far the logs of a node's replicas reach",
+    ApiKey.READ_BATCHES: "between nodes: stored batches, for a replica whose own are damaged",
+    ApiKey.FIND_PRODUCERS: "between nodes: which producers a coordinator of transactions knows",
+    ApiKey.SHARE_TURN: "between nodes: what a share consumer did and wants at a leader",
+    ApiKey.CALL_GRPC: "between nodes: a call of the gRPC API that another node serves",
+    ApiKey.HAND_OVER: "between nodes: messages that another node moves to a partition",
+    ApiKey.FIND_BATCHES: "between nodes: which of them are in its committed log",
+    ApiKey.VIEW_REACHED: "between nodes: whether a node has seen a change of the metadata",
+    ApiKey.STATE_APPLIED: "between nodes: whether a node has what another one has stored",
+    ApiKey.BACKUP_PART: "between nodes: a node's part in a backup or a restore",
+    ApiKey.TRACE_EVENTS: "between nodes: what happened to messages that another node traces",
+    ApiKey.FIND_RESTS: "between nodes: whether batches of which a part is delayed were stored",
+    ApiKey.PARTITION_FIGURES: "between nodes: sizes and ends of what a node leads",
+    ApiKey.WATCH_SOURCES: "between nodes: how far partitions can be read that queues read",
+    ApiKey.SETTLE_RECEIPTS: "between nodes: receipts of queue groups that the node keeps",
     ApiKey.CALL_HTTP: "our own: [a request of the HTTP API](http.md#over-a-kafka-connection), for "
     "clients that know the Kafka address only",
     38: _TOKENS,
@@ -115,14 +114,14 @@ _NOTES: Final[dict[int, str]] = {
     59: _BETWEEN_NODES,
     62: _BETWEEN_NODES,
     63: _BETWEEN_NODES,
-    64: "there is one broker, which cannot be removed from its cluster",
+    64: "nodes cannot be removed from a cluster yet",
     67: _BETWEEN_NODES,
     70: _BETWEEN_NODES,
     71: _TELEMETRY,
     72: _TELEMETRY,
     73: _BETWEEN_NODES,
-    80: "the quorum is one node, and stays one",
-    81: "the quorum is one node, and stays one",
+    80: "nodes cannot be added or removed yet",
+    81: "nodes cannot be added or removed yet",
     82: _BETWEEN_NODES,
     83: _BETWEEN_NODES,
     84: _BETWEEN_NODES,

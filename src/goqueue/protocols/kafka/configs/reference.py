@@ -35,8 +35,7 @@ kafka-configs.sh --bootstrap-server localhost:9092 --entity-type brokers --entit
     --alter --add-config log.retention.ms=60000
 ```
 
-- *obeyed*: it does what it does in Kafka on a cluster of one node, unless the last column says
-  otherwise.
+- *obeyed*: it has the effect that it has in Kafka, unless the last column says otherwise.
 - *no effect*: it is checked, stored and shown, and changes nothing; the last column says why.
 - *refused*: a change is answered with an error.
 
