@@ -3,21 +3,30 @@
     server.token("producer")      the API key of a client with the role `producer`
     server.login("consumer")      user and password of one with the role `consumer`
 
-Beside the roles there are keys that are no good: `expired`, `revoked` and `wrong`.
+Beside the roles there is a client without any, `stranger`, and the administrator of a tenant,
+`other`. Of another tenant there is one thing of every kind (`server.hidden`), of which neither may
+learn anything; everything that people have named there has SECRET in its name. `server.absent` has
+such names, too, and there is nothing of it. Keys that are no good are `expired`, `revoked` and
+`wrong`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import threading
+import urllib.request
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID, uuid4
 
 from goqueue.access.api_keys import ApiKey, hash_of, new_key, shown_part
 from goqueue.access.directory import Binding
 from goqueue.access.keys import Mechanism, keys_from_password
+from goqueue.model.internal_topics import USAGE
 from goqueue.model.pipeline_reports import PipelineFields, QueryReport
 from goqueue.transactions.messages import Identity, InitRequest
 from support.server import running_node
@@ -31,12 +40,44 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+ABSENT = "absent"
+NOBODY = Identity(0, 0)
+NO_TOPIC = UUID(int=0)
+NO_QUOTAS = {"publish_messages_per_s": 0, "consume_messages_per_s": 0, "requests_per_s": 0}
+
 ROLES = ("producer", "consumer", "readonly", "admin")
+OUTSIDERS = ("stranger", "other")
 BAD = ("expired", "revoked", "wrong")
+TENANT = "globex"
+"""That of the client `other`."""
+SECRET = "clandestine"
 ROOT_KEY = "gq_" + "0" * 64
 TOPIC = "orders"
 GROUP = "billing"
 ID = "order-import"
+
+
+@dataclass(frozen=True)
+class Things:
+    """What requests are about, by name and by number."""
+
+    topic: str = TOPIC
+    group: str = GROUP
+    transactional_id: str = ID
+    producer: Identity = NOBODY
+    topic_id: UUID = NO_TOPIC
+    pipeline: str = "revenue"
+    tenant: str = "1"
+    webhook: str = "1"
+    schema: int = 1
+    guid: str = "89791762-2336-4186-9674-299b90a802e2"
+    redrive: int = 1
+    trace: str = "0" * 32
+    delayed: int = 0
+
+    @property
+    def receipt(self) -> str:
+        return f"{self.topic}:0:0:1:{'0' * 16}"
 
 
 class GuardedServer:
@@ -48,8 +89,10 @@ class GuardedServer:
         self.keys: dict[str, tuple[str, str]] = {}
         """The id and the key of each client."""
         self.passwords: dict[str, str] = {}
-        self.producer: Identity
-        """Of the transactional id `ID`."""
+        self.known = Things()
+        """What there is for everybody who has the right."""
+        self.hidden = Things()
+        self.absent = Things()
 
     @property
     def broker(self) -> Broker:
@@ -81,39 +124,76 @@ class GuardedServer:
     async def prepare(self) -> None:
         """Make a client of each kind, a topic and a group."""
         access, now_ms = self.broker.access, self.broker.clock.now_ms()
-        for name in (*ROLES, *BAD):
+        await self.broker.tenants.create(TENANT, "Globex", quotas=NO_QUOTAS)
+        for name in (*ROLES, *OUTSIDERS, *BAD):
             key_id, key = new_key()
             self.keys[name] = key_id, key
             if name == "wrong":
                 continue
-            roles = (name,) if name in ROLES else ("admin",)
+            roles = _roles_of(name)
             stored = ApiKey(
                 hash_of(key),
                 shown_part(key),
                 name,
                 now_ms,
                 roles,
+                _tenant_of(name),
                 expires_ms=now_ms - 1 if name == "expired" else None,
                 is_revoked=name == "revoked",
             )
             await access.keys.change({key_id: stored})
-        for role in ROLES:
+        for name in (*ROLES, *OUTSIDERS):
             password = secrets.token_hex(8)
-            self.passwords[role] = password
+            self.passwords[name] = password
             keys = {
                 mechanism: keys_from_password(mechanism, password, secrets.token_bytes(16))
                 for mechanism in (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
             }
-            await self.broker.users.alter(role, keys)
-            await access.bindings.change({role: Binding((role,))})
+            await self.broker.users.alter(name, keys)
+            binding = Binding(_roles_of(name), _tenant_of(name))
+            await access.bindings.change({name: binding})
         await self.broker.create_topic(TOPIC, 2)
         init = InitRequest(transactional_id=ID, timeout_ms=60_000)
-        self.producer = await self.broker.transactions.init_producer(init)
+        self.known = replace(
+            self.known,
+            producer=await self.broker.transactions.init_producer(init),
+            topic_id=self.broker.topics.catalogue.topic(TOPIC).topic_id,
+        )
         report = PipelineFields(state="running", queries=(QueryReport(name="q", sources=(TOPIC,)),))
         await self.broker.pipelines.put("revenue", report)
 
+    def hide(self) -> None:
+        """Make something of every kind for another tenant."""
+        self.hidden = hidden_things(self)
+        self.absent = replace(
+            Things(),
+            topic=self.hidden.topic.replace(SECRET, ABSENT),
+            group=self.hidden.group.replace(SECRET, ABSENT),
+            transactional_id=self.hidden.transactional_id.replace(SECRET, ABSENT),
+            producer=Identity(10**9, 0),
+            topic_id=uuid4(),
+            pipeline=self.hidden.pipeline.replace(SECRET, ABSENT),
+            tenant=ABSENT,
+            webhook="wh_" + "0" * 16,
+            schema=10**9,
+            redrive=10**9,
+            trace=uuid4().hex,
+            delayed=10**9,
+        )
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """What HTTP answers to the root key."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.http_port}{path}",
+            None if body is None else json.dumps(body).encode(),
+            {"Authorization": f"Bearer {ROOT_KEY}", "Content-Type": "application/json"},
+            method=method,
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
     def fingerprint(self) -> dict[str, Any]:
-        """Everything that a refused request could have changed."""
+        """Everything that a refused request could have changed, but for what `other` owns."""
         return self.run(self._fingerprint())
 
     async def _fingerprint(self) -> dict[str, Any]:
@@ -123,31 +203,107 @@ class GuardedServer:
             "topics": {
                 topic.name: (topic.partition_count, dict(topic.settings.overrides))
                 for topic in topics
+                if not _is_of_other(topic.name) and topic.name != USAGE  # which makes itself
             },
             "ends": {
                 (each.id.topic, each.id.partition): (each.log_start, each.log_end)
                 for each in broker.partitions
-                if not each.id.topic.startswith("__")
+                if not each.id.topic.startswith("__") and not _is_of_other(each.id.topic)
             },
             "groups": [
-                (each.group_id, each.state, each.member_count) for each in broker.group_views.all()
+                (each.group_id, each.state, each.member_count)
+                for each in broker.group_views.all()
+                if not _is_of_other(each.group_id)
             ],
             "transactions": [
                 (each.transactional_id, each.state, each.producer_id, each.epoch)
                 for each in broker.transactions.list()
+                if not _is_of_other(each.transactional_id)
             ],
-            "schemas": broker.schemas.registry.generation,
-            "pipelines": [each.name for each in broker.pipelines.all()],
-            "redrives": len(list(broker.redrives)),
+            "schemas": {
+                name: sorted(versions)
+                for name, versions in broker.schemas.registry.contexts.subjects("")
+                if not _is_of_other(name)
+            },
+            "levels": dict(broker.schemas.registry.state.levels),
+            "tenants": dict(broker.access.tenants.records.all),
+            "webhooks": dict(broker.webhooks.endpoints.all) if broker.webhooks else {},
+            "pipelines": [
+                each.name for each in broker.pipelines.all() if not _is_of_other(each.name)
+            ],
+            "redrives": [
+                each.state for each in broker.redrives if not _is_of_other(each.request.topic)
+            ],
             "users": [each.name for each in broker.users.all()],
             "keys": dict(broker.access.keys.all),
             "rules": dict(broker.access.rules.all),
         }
 
 
+def _roles_of(name: str) -> tuple[str, ...]:
+    if name == "stranger":
+        return ()
+    return (name,) if name in ROLES else ("admin",)
+
+
+def _tenant_of(name: str) -> str | None:
+    return TENANT if name == "other" else None
+
+
+def _is_of_other(name: str) -> bool:
+    return name.startswith(f"{TENANT}.")
+
+
+def hidden_things(server: GuardedServer) -> Things:
+    """One thing of every kind, of a tenant whose clients nobody here is."""
+    owner = "acme"
+    topic, group, name = f"{owner}.{SECRET}", f"{owner}.{SECRET}-group", f"{owner}.{SECRET}-id"
+    server.run(server.broker.tenants.create(owner, SECRET, quotas=NO_QUOTAS))
+    server.run(server.broker.create_topic(topic, 1))
+    messages = [{"value": f"{SECRET} value"}, {"value": f"{SECRET} letter"}]
+    server.ask("POST", f"/topics/{topic}/messages", {"messages": messages})
+    late = {"messages": [{"value": f"{SECRET} later", "delay": "1h"}]}
+    (delayed,) = server.ask("POST", f"/topics/{topic}/messages", late)["results"]
+    fields = [{"name": f"{SECRET}Field", "type": "string"}]
+    text = json.dumps({"type": "record", "name": f"{SECRET}Record", "fields": fields})
+    made = server.ask("POST", f"/subjects/{topic}-value/versions", {"schema": text})
+    join = {"topics": [topic], "start": "earliest"}
+    member = server.ask("POST", f"/groups/{group}/join", join)
+    who = f"member_id={member['member_id']}&generation={member['generation']}"
+    found = server.ask("GET", f"/groups/{group}/poll?{who}&timeout=5s")["messages"]
+    rejected = {"receipt_handle": found[1]["receipt_handle"], "group": group, "reason": SECRET}
+    server.ask("POST", "/messages/reject", rejected)
+    redrive = server.ask("POST", f"/topics/{topic}/dlq/redrive", {"limit": 1})
+    begun = server.ask("POST", "/producers/init", {"transactional_id": name})
+    producer = Identity(begun["producer_id"], begun["epoch"])
+    write = {"producer_id": producer.producer_id, "epoch": producer.epoch}
+    server.ask("POST", "/transactions/begin", write)
+    server.ask("POST", "/transactions/add-partition", {**write, "topic": topic, "partition": 0})
+    pipeline = f"{owner}.{SECRET}-pipeline"
+    report = {"state": "running", "queries": [{"name": SECRET, "sources": [topic]}]}
+    server.ask("PUT", f"/pipelines/{pipeline}", report)
+    hook = {"url": f"https://{SECRET}.example.org/", "topics": [topic], "enabled": False}
+    traces = server.ask("GET", f"/traces/search?topic={topic}")["traces"]
+    return Things(
+        topic,
+        group,
+        name,
+        producer,
+        server.broker.topics.catalogue.topic(topic).topic_id,
+        pipeline,
+        owner,
+        server.ask("POST", "/admin/webhooks", hook)["id"],
+        made["id"],
+        made["guid"],
+        redrive["id"],
+        traces[0]["trace_id"],
+        delayed["offset"],
+    )
+
+
 @contextmanager
-def guarded_server(data_dir: Path, *flags: str) -> Iterator[GuardedServer]:
-    """Start one."""
+def guarded_server(data_dir: Path, *flags: str, hides: bool = False) -> Iterator[GuardedServer]:
+    """Start one; with `hides` it has something of another tenant."""
     ready: Future[GuardedServer] = Future()
     stop = asyncio.Event()
 
@@ -172,6 +328,8 @@ def guarded_server(data_dir: Path, *flags: str) -> Iterator[GuardedServer]:
     thread.start()
     server = ready.result(60)
     try:
+        if hides:
+            server.hide()
         yield server
     finally:
         server._loop.call_soon_threadsafe(stop.set)

@@ -101,6 +101,17 @@ class Authorizer:
         said = self._rules.decide_any(_labels(principal, roles), right, host)
         return self._grants(roles, right) if said is None else said
 
+    def check_any(self, principal: Principal, right: Right, host: str = "") -> None:
+        """Let it pass if there may be such a resource.
+
+        Raises:
+            AuthorizationFailedError: of the class for this kind of resource.
+        """
+        if not self.allows_any(principal, right, host):
+            if self._is_halted(principal, right):
+                raise self._halt(principal, right)
+            raise refusal(principal, right)
+
     def is_super(self, principal: Principal) -> bool:
         """Whether rules do not bind the principal."""
         if principal.tenant is not None:
@@ -163,10 +174,14 @@ class Authorizer:
         return any(Right(right.resource, each) in granted for each in implying)
 
 
-def refusal(principal: Principal, right: Right, name: str) -> errors.AuthorizationFailedError:
-    """The error of a refused request; it tells nothing about the resource."""
+def refusal(
+    principal: Principal, right: Right, name: str | None = None
+) -> errors.AuthorizationFailedError:
+    """The error of a refused request; it tells nothing about the resource. No name: of all."""
     noun = _NOUNS[right.resource]
-    what = f"the {noun}" if right.resource is ResourceType.CLUSTER else f"{noun} {name!r}"
+    what = f"every {noun}" if name is None else f"{noun} {name!r}"
+    if right.resource is ResourceType.CLUSTER:
+        what = f"the {noun}"
     operation = right.operation.name
     return _REFUSALS[right.resource](
         f"{principal.label} lacks the right {operation} on {what}: "

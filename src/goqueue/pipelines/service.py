@@ -48,6 +48,11 @@ _ALIVE: Final = frozenset({"starting", "running"})
 _decode: Final = msgspec.json.Decoder(PipelineReport).decode
 
 
+def unknown_pipeline(name: str) -> UnknownPipelineError:
+    """What is said of a pipeline that has not reported, also to whom its report is hidden."""
+    return UnknownPipelineError(f"no pipeline {name!r} has reported of itself")
+
+
 class Pipelines:
     """Every pipeline that has reported of itself. The topic is made with the first of them."""
 
@@ -94,7 +99,7 @@ class Pipelines:
         """
         report = self._reports.get(name)
         if report is None:
-            raise UnknownPipelineError(f"no pipeline {name!r} has reported of itself")
+            raise unknown_pipeline(name)
         return self._as_of(report, self._clock.now_ms())
 
     def _as_of(self, report: PipelineReport, now_ms: int) -> PipelineReport:

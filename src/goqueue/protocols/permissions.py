@@ -40,6 +40,9 @@ class Decides(Protocol):
     def check(self, principal: Principal, right: Right, name: str, host: str) -> None:
         """Raise the refusal of `right` unless the client may do it."""
 
+    def check_any(self, principal: Principal, right: Right, host: str) -> None:
+        """Raise the refusal of `right` unless there may be a resource that it covers."""
+
 
 class _Open:
     """Lets everybody do everything: nodes that have proven themselves, and what tests call."""
@@ -53,6 +56,9 @@ class _Open:
 
     def check(self, principal: Principal, right: Right, name: str, host: str) -> None:
         del principal, right, name, host
+
+    def check_any(self, principal: Principal, right: Right, host: str) -> None:
+        del principal, right, host
 
 
 OPEN: Final[Decides] = _Open()
@@ -105,6 +111,17 @@ class Permissions:
         """
         if not self.allows(right, name):
             self._authorizer.check(self.principal, right, name, self.host)
+
+    def require_any(self, right: Right) -> None:
+        """Return if there may be a resource that the client may do something to.
+
+        For requests whose handlers look up what they are about: who may use none of the kind is
+        refused before it is looked up, and so whether it exists or not.
+
+        Raises:
+            AuthorizationFailedError: there is none.
+        """
+        self._authorizer.check_any(self.principal, right, self.host)
 
     def visible(self, right: Right, items: Iterable[T], name: Callable[[T], str]) -> list[T]:
         """The items of a list that the client may see, by the names of their resources."""

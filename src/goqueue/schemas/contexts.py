@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ANY_CONTEXT: Final = ":*:"
 """A prefix of subjects that stands for all contexts."""
+_SUFFIXES: Final = ("-key", "-value")
+"""Of the subjects for the keys and the values of a topic."""
 _IN_KEY: Final = {"schema": 1, "ids": 0}
 """Where keys of entries that name no subject have their context, if it is not the default."""
 
@@ -50,6 +52,15 @@ class Qualified(NamedTuple):
 def subject_of(given: str) -> str:
     """A subject, written in the one way."""
     return Qualified.of(given).full
+
+
+def topic_of(subject: str) -> str:
+    """The topic that a subject belongs to, in whatever context."""
+    name = Qualified.of(subject).name
+    for suffix in _SUFFIXES:
+        if name.endswith(suffix) and name != suffix:
+            return name.removesuffix(suffix)
+    return name
 
 
 def in_context(subject: str, of: str) -> str:

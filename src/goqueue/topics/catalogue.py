@@ -33,11 +33,10 @@ from goqueue.model.errors import (
     TopicExistsError,
     UnknownPartitionError,
     UnknownTopicError,
-    UnknownTopicIdError,
 )
 from goqueue.model.internal_topics import is_internal_topic
 from goqueue.model.limits import MAX_PARTITIONS, MAX_TOPIC_PARTITIONS
-from goqueue.topics.names import check_name
+from goqueue.topics.names import check_name, unknown_topic_id
 from goqueue.topics.partition_bounds import check_total
 from goqueue.topics.replica_assignments import ANYWHERE, Replication
 from goqueue.topics.restored_topics import RestoredTopics
@@ -105,7 +104,7 @@ class Catalogue(msgspec.Struct, frozen=True):
         """
         topic = self.by_id.get(topic_id)
         if topic is None:
-            raise UnknownTopicIdError(f"there is no topic with id {topic_id}: look it up again")
+            raise unknown_topic_id(topic_id)
         return topic
 
     def require(self, partition: TopicPartition) -> Topic:

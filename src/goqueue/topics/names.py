@@ -1,11 +1,14 @@
-"""What a topic may be called."""
+"""What a topic may be called, and what is said of an id that none has."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from goqueue.model.errors import InvalidTopicNameError
+from goqueue.model.errors import InvalidTopicNameError, UnknownTopicIdError
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -22,3 +25,8 @@ def check_name(name: str) -> None:
             f"{shown!r} cannot be a topic's name: 1 to 249 letters, digits, '.', '_' or '-', and "
             "not '.' or '..'"
         )
+
+
+def unknown_topic_id(topic_id: UUID) -> UnknownTopicIdError:
+    """What is said of an id that no topic has, also to whom its topic is hidden."""
+    return UnknownTopicIdError(f"there is no topic with id {topic_id}: look it up again")

@@ -45,6 +45,22 @@ _FILE_FLUSH_S: Final = 1.0
 _STDOUT_BATCH: Final = 100
 
 
+def unknown_trace(trace_id: str) -> UnknownTraceError:
+    """What is said of a trace that nothing is known of, also to whom it is hidden."""
+    return UnknownTraceError(
+        f"there is no trace {trace_id!r}: its messages were not sampled, or it is over for so long "
+        "that it was forgotten"
+    )
+
+
+def unknown_trace_of(topic: str, partition: int, offset: int) -> UnknownTraceError:
+    """The same of the trace of a message."""
+    return UnknownTraceError(
+        f"no trace of the message at offset {offset} of partition {partition} of topic {topic!r}: "
+        "it was not sampled, or was forgotten"
+    )
+
+
 class OtlpSettings(msgspec.Struct, frozen=True):
     """Where a collector listens."""
 
@@ -177,10 +193,7 @@ class TraceStore:
             entries = list(self.ring)
             found = await self._in_thread(partial(self._from_files, trace_id, entries))
         if found is None:
-            raise UnknownTraceError(
-                f"there is no trace {trace_id!r}: its messages were not sampled, or it is over "
-                "for so long that it was forgotten"
-            )
+            raise unknown_trace(trace_id)
         return found
 
     async def of_message(self, topic: str, partition: int, offset: int) -> Trace:
@@ -191,10 +204,7 @@ class TraceStore:
             await self.flush()
             trace_id = await self._in_thread(partial(self._find_in_files, *place))
         if trace_id is None:
-            raise UnknownTraceError(
-                f"no trace of the message at offset {offset} of partition {partition} of topic "
-                f"{topic!r}: it was not sampled, or was forgotten"
-            )
+            raise unknown_trace_of(topic, partition, offset)
         return await self.get(trace_id)
 
     async def search(self, query: TraceQuery) -> FoundTraces:

@@ -34,6 +34,13 @@ if TYPE_CHECKING:
 EVERYTHING = TransactionFilter()
 
 
+def unknown_producer(producer_id: int) -> UnknownProducerError:
+    """What is said of a producer without a transactional id, also to whom its id is hidden."""
+    return UnknownProducerError(
+        f"producer {producer_id} has no transactional id: initialise the producer again"
+    )
+
+
 class TransactionRegistry:
     """Transactions by transactional id, and by producer id across all coordinators."""
 
@@ -221,9 +228,7 @@ def verify(
     """
     transaction = by_producer.get(producer_id)
     if transaction is None:
-        raise UnknownProducerError(
-            f"producer {producer_id} has no transactional id: initialise the producer again"
-        )
+        raise unknown_producer(producer_id)
     if transaction.epoch != epoch:
         raise FencedProducerError(
             f"producer {producer_id} writes with epoch {epoch}, and epoch {transaction.epoch} has "

@@ -9,7 +9,7 @@ from goqueue.model import internal_topics
 from goqueue.model.errors import TransactionCoordinatorUnavailableError, UnknownProducerError
 from goqueue.state.coordinators import Family
 from goqueue.transactions.atomic_commit import SeriesCoordinator
-from goqueue.transactions.registry import EVERYTHING
+from goqueue.transactions.registry import EVERYTHING, unknown_producer
 from goqueue.transactions.series import series_of
 
 if TYPE_CHECKING:
@@ -63,9 +63,7 @@ class TransactionShards:
         """
         transaction = self._by_producer.get(producer_id)
         if transaction is None:
-            raise UnknownProducerError(
-                f"producer {producer_id} has no transactional id: initialise the producer again"
-            )
+            raise unknown_producer(producer_id)
         return transaction.transactional_id
 
     # --- Looking ---------------------------------------------------------------------------------

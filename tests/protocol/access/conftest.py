@@ -14,5 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedServer]:
-    with guarded_server(tmp_path_factory.mktemp("guarded")) as server:
+    with guarded_server(
+        tmp_path_factory.mktemp("guarded"), "--tracing-sampling=1", hides=True
+    ) as server:
         yield server

@@ -1,90 +1,104 @@
-"""One request for each route: what is asked for exists where that takes nothing but a topic."""
+"""One request for each route, about things that exist or about such that do not."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from support.guarded import GROUP, ID, ROOT_KEY, TOPIC
+from support.guarded import ROOT_KEY
 
 if TYPE_CHECKING:
     from goqueue.protocols.http.api.route import Route
-    from goqueue.transactions.messages import Identity
+    from support.guarded import Things
 
-PATHS = {
-    "{topic}": TOPIC,
-    "{group}": GROUP,
-    "{partition}": "0",
-    "{offset}": "0",
-    "{subject}": f"{TOPIC}-value",
-    "{version}": "1",
-    "{guid}": "89791762-2336-4186-9674-299b90a802e2",
-    "{name}": "revenue",
-    "{page}": "index.html",
-    "{user}": "somebody",
-    "{role}": "auditor",
-}
-_IDS = {"/traces/{id}": "0" * 32}
 _SCHEMA = {"schema": '{"type": "string"}', "schemaType": "JSON"}
-_PRODUCER = {"producer_id": -7, "epoch": 0}
-_MEMBER = {"member_id": "m", "generation": 1}
-_RECEIPT = f"{TOPIC}:0:0:1:{'0' * 16}"
-_BODIES: dict[str, Any] = {
-    "POST /topics": {"name": "invoices"},
-    "PATCH /topics/{topic}": {"settings": {"retention.ms": "1000000"}},
-    "PUT /topics/{topic}": {"settings": {}},
-    "POST /topics/{topic}/partitions": {"count": 4},
-    "POST /admin/topics/{topic}/partitions": {"count": 4},
-    "POST /topics/{topic}/messages": {"messages": [{"value": "x"}]},
-    "PUT /groups/{group}/settings": {"max_deliveries": 3},
-    "POST /groups/{group}/join": {"topics": [TOPIC]},
-    "POST /groups/{group}/join/cooperative": {"topics": [TOPIC]},
-    "POST /groups/{group}/offsets": {"offsets": {TOPIC: {"0": 0}}, "member_id": "m"},
-    "POST /groups/{group}/offsets/reset": {"topic": TOPIC, "strategy": "earliest"},
-    "POST /producers/init": {"transactional_id": ID},
-    "POST /producers/{producer_id}/heartbeat": {"epoch": 0, "transactional_id": ID},
-    "POST /transactions/add-partition": {**_PRODUCER, "topic": TOPIC, "partition": 0},
-    "POST /transactions/publish": {**_PRODUCER, "topic": TOPIC, "value": "x"},
-    "POST /transactions/offsets": {**_PRODUCER, "group": GROUP, "offsets": {TOPIC: {"0": 0}}},
-    "POST /transactions/commit-together": {
-        "series": ID,
-        "number": 1,
-        "members": [{"transactional_id": f"{ID}::1", "producer_id": 1, "epoch": 0}],
-    },
-    "POST /transactions/abort-together": {"series": ID, "number": 1},
-    "POST /transactions/abort": {"transactional_id": ID},
-    "POST /topics/{topic}/dlq/delete": {"all": True},
-    "POST /topics/{topic}/redriven/{partition}": {"ranges": [[0, 1]]},
-    "PUT /pipelines/{name}": {
-        "state": "running",
-        "queries": [{"name": "q", "sources": [TOPIC]}],
-    },
-    "POST /admin/backup": {"destination": "/proc/nowhere"},
-    "POST /admin/backup/prune": {"destination": "/proc/nowhere", "keep": 7},
-    "POST /admin/backup/{id}/verify": {"destination": "/proc/nowhere"},
-    "POST /admin/backup/{id}/restore": {"destination": "/proc/nowhere"},
-    "PUT /admin/backup/schedule": {"destination": "/proc/nowhere"},
-    "POST /admin/webhooks": {"url": "http://169.254.169.254/"},
-    "PATCH /admin/webhooks/{id}": {"description": "chat"},
-    "POST /admin/webhooks/{id}/redeliver": {},
-    "POST /admin/acls": {
-        "principal": "User:somebody",
-        "resource_type": "topic",
-        "resource_name": TOPIC,
-        "operations": ["read"],
-        "effect": "allow",
-    },
-    "POST /session": {"key": ROOT_KEY},
-    "POST /admin/keys": {"name": "made", "roles": ["readonly"]},
-    "PUT /admin/users/{user}": {"password": "long-enough-1"},
-    "PUT /admin/users/{user}/roles": {"roles": ["readonly"]},
-    "PUT /admin/roles/{role}": {"permissions": ["topic:list"]},
-    "POST /admin/tenants": {"id": "acme", "name": "Acme"},
-    "POST /admin/tenants/{id}/suspend": {"reason": "unpaid"},
-    "PUT /config": {"compatibility": "FULL"},
-    "PUT /config/{subject}": {"compatibility": "FULL"},
-    "PUT /mode": {"mode": "READWRITE"},
-    "PUT /mode/{subject}": {"mode": "READWRITE"},
-}
+_NOWHERE = {"destination": "/proc/nowhere"}
+
+
+def _path(route: Route, things: Things) -> str:
+    ids = {
+        "/traces/{id}": things.trace,
+        "/redrives/{id}": things.redrive,
+        "/admin/webhooks": things.webhook,
+        "/admin/tenants": things.tenant,
+        "/schemas/ids": things.schema,
+    }
+    fields = {
+        "topic": things.topic,
+        "group": things.group,
+        "partition": 0,
+        "offset": things.delayed if "/delayed/" in route.path else 0,
+        "subject": f"{things.topic}-value",
+        "version": 1,
+        "guid": things.guid,
+        "name": things.pipeline,
+        "page": "index.html",
+        "user": "somebody",
+        "role": "auditor",
+        "producer_id": things.producer.producer_id,
+        "id": next((found for start, found in ids.items() if route.path.startswith(start)), 1),
+    }
+    return route.path.format(**fields)
+
+
+def _bodies(things: Things) -> dict[str, Any]:
+    topic, group, name = things.topic, things.group, things.transactional_id
+    producer = {"producer_id": things.producer.producer_id, "epoch": things.producer.epoch}
+    member = {"transactional_id": f"{name}::1", "producer_id": 1, "epoch": 0}
+    acl = {"principal": "User:somebody", "resource_type": "topic", "resource_name": topic}
+    return {
+        "POST /topics": {"name": f"{topic}-made"},
+        "PATCH /topics/{topic}": {"settings": {"retention.ms": "1000000"}},
+        "PUT /topics/{topic}": {"settings": {}},
+        "POST /topics/{topic}/partitions": {"count": 4},
+        "POST /admin/topics/{topic}/partitions": {"count": 4},
+        "POST /topics/{topic}/messages": {"messages": [{"value": "x"}]},
+        "PUT /groups/{group}/settings": {"max_deliveries": 3},
+        "POST /groups/{group}/join": {"topics": [topic]},
+        "POST /groups/{group}/join/cooperative": {"topics": [topic]},
+        "POST /groups/{group}/offsets": {"offsets": {topic: {"0": 0}}, "member_id": "m"},
+        "POST /groups/{group}/offsets/reset": {"topic": topic, "strategy": "earliest"},
+        "POST /producers/init": {"transactional_id": name},
+        "POST /producers/{producer_id}/heartbeat": {
+            "epoch": things.producer.epoch,
+            "transactional_id": name,
+        },
+        "POST /transactions/begin": producer,
+        "POST /transactions/commit": producer,
+        "POST /transactions/add-partition": {**producer, "topic": topic, "partition": 0},
+        "POST /transactions/publish": {**producer, "topic": topic, "value": "x"},
+        "POST /transactions/offsets": {**producer, "group": group, "offsets": {topic: {"0": 0}}},
+        "POST /transactions/commit-together": {"series": name, "number": 1, "members": [member]},
+        "POST /transactions/abort-together": {"series": name, "number": 1},
+        "POST /transactions/abort": {"transactional_id": name},
+        "POST /topics/{topic}/dlq/delete": {"all": True},
+        "POST /topics/{topic}/redriven/{partition}": {"ranges": [[0, 1]]},
+        "PUT /pipelines/{name}": {
+            "state": "running",
+            "queries": [{"name": "q", "sources": [topic]}],
+        },
+        "POST /admin/backup": _NOWHERE,
+        "POST /admin/backup/prune": {**_NOWHERE, "keep": 7},
+        "POST /admin/backup/{id}/verify": _NOWHERE,
+        "POST /admin/backup/{id}/restore": _NOWHERE,
+        "PUT /admin/backup/schedule": _NOWHERE,
+        "POST /admin/webhooks": {"url": "http://169.254.169.254/"},
+        "PATCH /admin/webhooks/{id}": {"description": "chat"},
+        "POST /admin/webhooks/{id}/redeliver": {},
+        "POST /admin/acls": {**acl, "operations": ["read"], "effect": "allow"},
+        "POST /session": {"key": ROOT_KEY},
+        "POST /admin/keys": {"name": "made", "roles": ["readonly"]},
+        "PUT /admin/users/{user}": {"password": "long-enough-1"},
+        "PUT /admin/users/{user}/roles": {"roles": ["readonly"]},
+        "PUT /admin/roles/{role}": {"permissions": ["topic:list"]},
+        "POST /admin/tenants": {"id": "made", "name": "Made"},
+        "POST /admin/tenants/{id}/suspend": {"reason": "unpaid"},
+        "PUT /config": {"compatibility": "FULL"},
+        "PUT /config/{subject}": {"compatibility": "FULL"},
+        "PUT /mode": {"mode": "READWRITE"},
+        "PUT /mode/{subject}": {"mode": "READWRITE"},
+    }
+
+
 _QUERIES = {
     "GET /admin/backup": "?destination=/proc/nowhere",
     "GET /admin/backup/{id}": "?destination=/proc/nowhere",
@@ -100,35 +114,28 @@ def name_of(route: Route) -> str:
     return f"{route.method} {route.path}"
 
 
-def request_of(route: Route, producer: Identity) -> tuple[str, Any]:
-    """The target and the body of a request; `producer` has the transactional id `ID`."""
-    name, path = name_of(route), route.path.replace("{producer_id}", str(producer.producer_id))
-    path = path.replace("{id}", _IDS.get(route.path, "1"))
-    for field, value in PATHS.items():
-        path = path.replace(field, value)
-    body = _body(name)
-    if isinstance(body, dict) and body.get("producer_id") == _PRODUCER["producer_id"]:
-        body = {**body, "producer_id": producer.producer_id, "epoch": producer.epoch}
-    return path + _QUERIES.get(name, ""), body
+def request_of(route: Route, things: Things) -> tuple[str, Any]:
+    """The target and the body of a request."""
+    name = name_of(route)
+    return _path(route, things) + _QUERIES.get(name, ""), _body(name, things)
 
 
-def _body(name: str) -> Any:
+def _body(name: str, things: Things) -> Any:
     method, path = name.split(" ")
+    bodies = _bodies(things)
     bare = f"{method} {path.removeprefix('/schemas') or path}"
-    if bare in _BODIES:
-        return _BODIES[bare]
-    if name in _BODIES:
-        return _BODIES[name]
+    if bare in bodies:
+        return bodies[bare]
+    if name in bodies:
+        return bodies[name]
     if "subjects/{subject}" in path and method == "POST":
         return _SCHEMA
     if path.startswith("/messages/"):
-        shown: dict[str, Any] = {"receipt_handle": _RECEIPT, "group": GROUP}
+        shown: dict[str, Any] = {"receipt_handle": things.receipt, "group": things.group}
         if path.endswith("/batch"):
-            shown = {"receipt_handles": [_RECEIPT], "group": GROUP}
+            shown = {"receipt_handles": [things.receipt], "group": things.group}
         more = {"reject": {"reason": "bad"}, "visibility": {"extension": "10s"}}
         return {**shown, **more.get(path.split("/")[2], {})}
-    if path.startswith("/transactions/") and method == "POST":
-        return _PRODUCER
     if path.startswith("/groups/") and method == "POST":
-        return _MEMBER
+        return {"member_id": "m", "generation": 1}
     return {} if method in {"POST", "PUT", "PATCH"} else None

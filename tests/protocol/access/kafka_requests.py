@@ -10,21 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.schemas import schema_of
-from support.guarded import GROUP, ID, TOPIC
 
 if TYPE_CHECKING:
     from goqueue.wire.kafka.schema import Schema
-    from support.guarded import GuardedServer
+    from support.guarded import Things
 
-_ACL = {
-    "resource_type": 2,
-    "resource_name": TOPIC,
-    "resource_pattern_type": 3,
-    "principal": "User:somebody",
-    "host": "*",
-    "operation": 3,
-    "permission_type": 3,
-}
 _FILTER = {
     "resource_type_filter": 2,
     "resource_name_filter": "nothing",
@@ -36,26 +26,42 @@ _FILTER = {
 }
 
 
-def requests_of(server: GuardedServer) -> dict[ApiKey, tuple[str, dict[str, Any]]]:
+def requests_of(things: Things) -> dict[ApiKey, tuple[str, dict[str, Any]]]:
     """Who may send a request of each API, and its fields."""
     key = ApiKey
-    topic_id = server.broker.topics.catalogue.topic(TOPIC).topic_id
+    topic, group, name = things.topic, things.group, things.transactional_id
+    topic_id = things.topic_id
     producer = {
-        "producer_id": server.producer.producer_id,
-        "producer_epoch": server.producer.epoch,
+        "producer_id": things.producer.producer_id,
+        "producer_epoch": things.producer.epoch,
     }
-    groups = {"group_id": GROUP, "member_id": "m"}
+    groups = {"group_id": group, "member_id": "m"}
+    acl = {
+        "resource_type": 2,
+        "resource_name": topic,
+        "resource_pattern_type": 3,
+        "principal": "User:somebody",
+        "host": "*",
+        "operation": 3,
+        "permission_type": 3,
+    }
     return {
         key.LIST_OFFSETS: (
             "pcr",
             {
                 "replica_id": -1,
                 "topics": [
-                    {"name": TOPIC, "partitions": [{"partition_index": 0, "timestamp": -1}]}
+                    {"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}
                 ],
             },
         ),
-        key.METADATA: ("pcr", {"topics": [{"name": TOPIC, "topic_id": None}]}),
+        key.METADATA: (
+            "pcr",
+            {
+                "topics": [{"name": topic, "topic_id": None}],
+                "allow_auto_topic_creation": False,
+            },
+        ),
         key.OFFSET_COMMIT: (
             "-c-",
             {
@@ -70,9 +76,9 @@ def requests_of(server: GuardedServer) -> dict[ApiKey, tuple[str, dict[str, Any]
         ),
         key.OFFSET_FETCH: (
             "-cr",
-            {"groups": [{"group_id": GROUP, "topics": None}], "require_stable": False},
+            {"groups": [{"group_id": group, "topics": None}], "require_stable": False},
         ),
-        key.FIND_COORDINATOR: ("-cr", {"key_type": 0, "coordinator_keys": [GROUP]}),
+        key.FIND_COORDINATOR: ("-cr", {"key_type": 0, "coordinator_keys": [group]}),
         key.JOIN_GROUP: (
             "-c-",
             {
@@ -83,16 +89,16 @@ def requests_of(server: GuardedServer) -> dict[ApiKey, tuple[str, dict[str, Any]
             },
         ),
         key.HEARTBEAT: ("-c-", {**groups, "generation_id": 1}),
-        key.LEAVE_GROUP: ("-c-", {"group_id": GROUP, "members": [{"member_id": "m"}]}),
+        key.LEAVE_GROUP: ("-c-", {"group_id": group, "members": [{"member_id": "m"}]}),
         key.SYNC_GROUP: ("-c-", {**groups, "generation_id": 1, "assignments": []}),
-        key.DESCRIBE_GROUPS: ("-cr", {"groups": [GROUP]}),
+        key.DESCRIBE_GROUPS: ("-cr", {"groups": [group]}),
         key.LIST_GROUPS: ("pcr", {}),
         key.CREATE_TOPICS: (
             "---",
             {
                 "topics": [
                     {
-                        "name": "invoices",
+                        "name": f"{topic}-made",
                         "num_partitions": 1,
                         "replication_factor": 1,
                         "assignments": [],
@@ -109,7 +115,7 @@ def requests_of(server: GuardedServer) -> dict[ApiKey, tuple[str, dict[str, Any]
         key.DELETE_RECORDS: (
             "---",
             {
-                "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 0}]}],
+                "topics": [{"name": topic, "partitions": [{"partition_index": 0, "offset": 0}]}],
                 "timeout_ms": 1000,
             },
         ),
@@ -121,7 +127,7 @@ def requests_of(server: GuardedServer) -> dict[ApiKey, tuple[str, dict[str, Any]
             "pcr",
             {
                 "replica_id": -1,
-                "topics": [{"topic": TOPIC, "partitions": [{"partition": 0, "leader_epoch": 0}]}],
+                "topics": [{"topic": topic, "partitions": [{"partition": 0, "leader_epoch": 0}]}],
             },
         ),
         key.ADD_PARTITIONS_TO_TXN: (
@@ -129,19 +135,19 @@ def requests_of(server: GuardedServer) -> dict[ApiKey, tuple[str, dict[str, Any]
             {
                 "transactions": [
                     {
-                        "transactional_id": ID,
+                        "transactional_id": name,
                         **producer,
                         "verify_only": False,
-                        "topics": [{"name": TOPIC, "partitions": [0]}],
+                        "topics": [{"name": topic, "partitions": [0]}],
                     }
                 ]
             },
         ),
         key.ADD_OFFSETS_TO_TXN: (
             "---",
-            {"transactional_id": ID, **producer, "group_id": GROUP},
+            {"transactional_id": name, **producer, "group_id": group},
         ),
-        key.END_TXN: ("p--", {"transactional_id": ID, **producer, "committed": False}),
+        key.END_TXN: ("p--", {"transactional_id": name, **producer, "committed": False}),
         key.WRITE_TXN_MARKERS: (
             "---",
             {
@@ -149,7 +155,7 @@ def requests_of(server: GuardedServer) -> dict[ApiKey, tuple[str, dict[str, Any]
                     {
                         **producer,
                         "transaction_result": False,
-                        "topics": [{"name": TOPIC, "partition_indexes": [0]}],
+                        "topics": [{"name": topic, "partition_indexes": [0]}],
                         "coordinator_epoch": 0,
                     }
                 ]
@@ -158,43 +164,43 @@ def requests_of(server: GuardedServer) -> dict[ApiKey, tuple[str, dict[str, Any]
         key.TXN_OFFSET_COMMIT: (
             "---",
             {
-                "transactional_id": ID,
+                "transactional_id": name,
                 **groups,
                 **producer,
                 "topics": [
                     {
-                        "name": TOPIC,
+                        "name": topic,
                         "partitions": [{"partition_index": 0, "committed_offset": 0}],
                     }
                 ],
             },
         ),
         key.DESCRIBE_ACLS: ("---", _FILTER),
-        key.CREATE_ACLS: ("---", {"creations": [_ACL]}),
+        key.CREATE_ACLS: ("---", {"creations": [acl]}),
         key.DELETE_ACLS: ("---", {"filters": [_FILTER]}),
         key.DESCRIBE_CONFIGS: (
             "pcr",
-            {"resources": [{"resource_type": 2, "resource_name": TOPIC}]},
+            {"resources": [{"resource_type": 2, "resource_name": topic}]},
         ),
         key.ALTER_CONFIGS: (
             "---",
-            {"resources": [{"resource_type": 2, "resource_name": TOPIC, "configs": []}]},
+            {"resources": [{"resource_type": 2, "resource_name": topic, "configs": []}]},
         ),
         key.INCREMENTAL_ALTER_CONFIGS: (
             "---",
-            {"resources": [{"resource_type": 2, "resource_name": TOPIC, "configs": []}]},
+            {"resources": [{"resource_type": 2, "resource_name": topic, "configs": []}]},
         ),
         key.DESCRIBE_LOG_DIRS: ("---", {"topics": None}),
         key.CREATE_PARTITIONS: (
             "---",
-            {"topics": [{"name": TOPIC, "count": 3, "assignments": None}], "timeout_ms": 1000},
+            {"topics": [{"name": topic, "count": 3, "assignments": None}], "timeout_ms": 1000},
         ),
         key.DELETE_GROUPS: ("---", {"groups_names": ["nothing"]}),
         key.ELECT_LEADERS: (
             "---",
             {
                 "election_type": 0,
-                "topic_partitions": [{"topic": TOPIC, "partitions": [0]}],
+                "topic_partitions": [{"topic": topic, "partitions": [0]}],
                 "timeout_ms": 1000,
             },
         ),
@@ -203,8 +209,8 @@ def requests_of(server: GuardedServer) -> dict[ApiKey, tuple[str, dict[str, Any]
         key.OFFSET_DELETE: (
             "---",
             {
-                "group_id": GROUP,
-                "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}],
+                "group_id": group,
+                "topics": [{"name": topic, "partitions": [{"partition_index": 0}]}],
             },
         ),
         key.DESCRIBE_CLIENT_QUOTAS: ("---", {"components": [], "strict": False}),
@@ -234,25 +240,25 @@ def requests_of(server: GuardedServer) -> dict[ApiKey, tuple[str, dict[str, Any]
         key.DESCRIBE_CLUSTER: ("pcr", {}),
         key.DESCRIBE_PRODUCERS: (
             "-c-",
-            {"topics": [{"name": TOPIC, "partition_indexes": [0]}]},
+            {"topics": [{"name": topic, "partition_indexes": [0]}]},
         ),
-        key.DESCRIBE_TRANSACTIONS: ("p--", {"transactional_ids": [ID]}),
+        key.DESCRIBE_TRANSACTIONS: ("p--", {"transactional_ids": [name]}),
         key.LIST_TRANSACTIONS: ("pcr", {}),
         key.CONSUMER_GROUP_HEARTBEAT: (
             "-c-",
-            {**groups, "member_epoch": 0, "subscribed_topic_names": [TOPIC]},
+            {**groups, "member_epoch": 0, "subscribed_topic_names": [topic]},
         ),
-        key.CONSUMER_GROUP_DESCRIBE: ("-cr", {"group_ids": [GROUP]}),
+        key.CONSUMER_GROUP_DESCRIBE: ("-cr", {"group_ids": [group]}),
         key.LIST_CONFIG_RESOURCES: ("---", {"resource_types": []}),
         key.DESCRIBE_TOPIC_PARTITIONS: (
             "pcr",
-            {"topics": [{"name": TOPIC}], "response_partition_limit": 10, "cursor": None},
+            {"topics": [{"name": topic}], "response_partition_limit": 10, "cursor": None},
         ),
         key.SHARE_GROUP_HEARTBEAT: (
             "-c-",
-            {**groups, "member_epoch": 0, "subscribed_topic_names": [TOPIC]},
+            {**groups, "member_epoch": 0, "subscribed_topic_names": [topic]},
         ),
-        key.SHARE_GROUP_DESCRIBE: ("-cr", {"group_ids": [GROUP]}),
+        key.SHARE_GROUP_DESCRIBE: ("-cr", {"group_ids": [group]}),
         key.SHARE_FETCH: (
             "-c-",
             {
@@ -271,10 +277,10 @@ def requests_of(server: GuardedServer) -> dict[ApiKey, tuple[str, dict[str, Any]
             {**groups, "share_session_epoch": 1, "topics": []},
         ),
         key.STREAMS_GROUP_HEARTBEAT: ("-c-", {**groups, "member_epoch": 1}),
-        key.STREAMS_GROUP_DESCRIBE: ("-cr", {"group_ids": [GROUP]}),
+        key.STREAMS_GROUP_DESCRIBE: ("-cr", {"group_ids": [group]}),
         key.DESCRIBE_SHARE_GROUP_OFFSETS: (
             "-cr",
-            {"groups": [{"group_id": GROUP, "topics": None}]},
+            {"groups": [{"group_id": group, "topics": None}]},
         ),
         key.ALTER_SHARE_GROUP_OFFSETS: (
             "-c-",
@@ -282,7 +288,7 @@ def requests_of(server: GuardedServer) -> dict[ApiKey, tuple[str, dict[str, Any]
                 "group_id": "nothing",
                 "topics": [
                     {
-                        "topic_name": TOPIC,
+                        "topic_name": topic,
                         "partitions": [{"partition_index": 0, "start_offset": 99}],
                     }
                 ],
@@ -290,16 +296,16 @@ def requests_of(server: GuardedServer) -> dict[ApiKey, tuple[str, dict[str, Any]
         ),
         key.DELETE_SHARE_GROUP_OFFSETS: (
             "---",
-            {"group_id": GROUP, "topics": [{"topic_name": TOPIC}]},
+            {"group_id": group, "topics": [{"topic_name": topic}]},
         ),
         key.COMMIT_TOGETHER: (
             "p--",
             {
-                "series": "nightly",
+                "series": name,
                 "number": 1,
                 "committed": False,
                 "keep_ms": 1000,
-                "members": [{"transactional_id": "nightly::1", **producer}],
+                "members": [{"transactional_id": f"{name}::1", **producer}],
             },
         ),
     }

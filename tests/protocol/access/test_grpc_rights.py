@@ -12,32 +12,33 @@ from goqueue.access.rights import Operation, ResourceType
 from goqueue.access.rules import Effect, Rule
 from goqueue.protocols.grpc.rights import RIGHTS
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb, goqueue_pb2_grpc as services
-from support.guarded import BAD, GROUP, ID, TOPIC
+from protocol.access.telling import told_alike
+from support.guarded import BAD, OUTSIDERS, SECRET, TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.guarded import GuardedServer
+    from support.guarded import GuardedServer, Things
 
 LETTERS = {"producer": "p", "consumer": "c", "readonly": "r"}
 REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
-RECEIPT = f"{TOPIC}:0:0:1:{'0' * 16}"
 
 
-def requests_of(server: GuardedServer) -> dict[str, tuple[str, Any]]:
+def requests_of(things: Things, epochs_late: int = 7) -> dict[str, tuple[str, Any]]:
     """Who may call each method, and a request of it. An allowed call may fail for other reasons."""
+    topic, group, name = things.topic, things.group, things.transactional_id
     own = pb.ProducerIdentity(
-        producer_id=server.producer.producer_id, epoch=server.producer.epoch + 7
+        producer_id=things.producer.producer_id, epoch=things.producer.epoch + epochs_late
     )
-    offset = pb.PartitionOffset(topic=TOPIC, partition=0, offset=0)
-    publish = pb.PublishRequest(topic=TOPIC, messages=[pb.NewMessage(value=b"x")])
-    acknowledged: dict[str, Any] = {"receipt_handle": RECEIPT, "group": GROUP}
+    offset = pb.PartitionOffset(topic=topic, partition=0, offset=0)
+    publish = pb.PublishRequest(topic=topic, messages=[pb.NewMessage(value=b"x")])
+    acknowledged: dict[str, Any] = {"receipt_handle": things.receipt, "group": group}
     return {
         "PublishService/Publish": ("p--", publish),
         "PublishService/InitProducer": ("p--", pb.InitProducerRequest()),
         "ConsumeService/Consume": (
             "-c-",
-            pb.ConsumeRequest(topic=TOPIC, partition=0, until_end=True),
+            pb.ConsumeRequest(topic=topic, partition=0, until_end=True),
         ),
         "AckService/Ack": ("-c-", pb.AckRequest(**acknowledged)),
         "AckService/Nack": ("-c-", pb.NackRequest(**acknowledged)),
@@ -48,55 +49,60 @@ def requests_of(server: GuardedServer) -> dict[str, tuple[str, Any]]:
         ),
         "AckService/BatchAck": (
             "-c-",
-            pb.BatchAckRequest(receipt_handles=[RECEIPT], group=GROUP, verdict=pb.VERDICT_ACK),
+            pb.BatchAckRequest(
+                receipt_handles=[things.receipt], group=group, verdict=pb.VERDICT_ACK
+            ),
         ),
         "OffsetService/CommitOffsets": (
             "-c-",
             pb.CommitOffsetsRequest(group="nightly", offsets=[offset]),
         ),
-        "OffsetService/FetchOffsets": ("-cr", pb.FetchOffsetsRequest(group=GROUP)),
+        "OffsetService/FetchOffsets": ("-cr", pb.FetchOffsetsRequest(group=group)),
         "OffsetService/ResetOffsets": (
             "-c-",
-            pb.ResetOffsetsRequest(group="nothing", topic=TOPIC, dry_run=True),
+            pb.ResetOffsetsRequest(group="nothing", topic=topic, dry_run=True),
         ),
         "TransactionService/InitProducer": (
             "p--",
-            pb.InitTransactionalProducerRequest(transactional_id="another"),
+            pb.InitTransactionalProducerRequest(transactional_id=f"{name}-other"),
         ),
         "TransactionService/Heartbeat": ("p--", pb.TransactionRequest(producer=own)),
         "TransactionService/BeginTransaction": ("p--", pb.TransactionRequest(producer=own)),
         "TransactionService/AddPartition": (
             "p--",
-            pb.AddPartitionRequest(producer=own, topic=TOPIC, partition=0),
+            pb.AddPartitionRequest(producer=own, topic=topic, partition=0),
         ),
         "TransactionService/Publish": (
             "p--",
             pb.TransactionalPublishRequest(
-                producer=own, topic=TOPIC, messages=[pb.NewMessage(value=b"x")]
+                producer=own, topic=topic, messages=[pb.NewMessage(value=b"x")]
             ),
         ),
         "TransactionService/SendOffsets": (
             "---",
-            pb.SendOffsetsRequest(producer=own, group=GROUP, offsets=[offset]),
+            pb.SendOffsetsRequest(producer=own, group=group, offsets=[offset]),
         ),
         "TransactionService/CommitTransaction": ("p--", pb.TransactionRequest(producer=own)),
         "TransactionService/AbortTransaction": (
             "p--",
-            pb.AbortTransactionRequest(transactional_id=ID),
+            pb.AbortTransactionRequest(transactional_id=name),
         ),
         "TransactionService/ListTransactions": ("pcr", pb.ListTransactionsRequest()),
         "TransactionService/DescribeTransaction": (
             "p--",
-            pb.DescribeTransactionRequest(transactional_id=ID),
+            pb.DescribeTransactionRequest(transactional_id=name),
         ),
-        "AdminService/CreateTopic": ("---", pb.CreateTopicRequest(name="invoices", partitions=1)),
+        "AdminService/CreateTopic": (
+            "---",
+            pb.CreateTopicRequest(name=f"{topic}-made", partitions=1),
+        ),
         "AdminService/ListTopics": ("pcr", pb.ListTopicsRequest()),
-        "AdminService/DescribeTopic": ("pcr", pb.TopicRequest(name=TOPIC)),
-        "AdminService/ConfigureTopic": ("---", pb.ConfigureTopicRequest(name=TOPIC)),
-        "AdminService/GrowTopic": ("---", pb.GrowTopicRequest(name=TOPIC, partitions=3)),
-        "AdminService/DeleteTopic": ("---", pb.TopicRequest(name="invoices")),
+        "AdminService/DescribeTopic": ("pcr", pb.TopicRequest(name=topic)),
+        "AdminService/ConfigureTopic": ("---", pb.ConfigureTopicRequest(name=topic)),
+        "AdminService/GrowTopic": ("---", pb.GrowTopicRequest(name=topic, partitions=3)),
+        "AdminService/DeleteTopic": ("---", pb.TopicRequest(name=f"{topic}-made")),
         "AdminService/ListGroups": ("pcr", pb.ListGroupsRequest()),
-        "AdminService/DescribeGroup": ("-cr", pb.GroupRequest(name=GROUP)),
+        "AdminService/DescribeGroup": ("-cr", pb.GroupRequest(name=group)),
         "AdminService/DeleteGroup": ("---", pb.GroupRequest(name="nothing")),
         "AdminService/DescribeMaintenance": ("---", pb.MaintenanceRequest()),
         "AdminService/ResumeMaintenance": ("---", pb.MaintenanceRequest()),
@@ -114,7 +120,7 @@ def channel(server: GuardedServer) -> Iterator[grpc.Channel]:
 
 
 def call(channel: grpc.Channel, method: str, request: Any, metadata: Any = ()) -> Any:
-    """The status of a call, and what its first answer is."""
+    """The status of a call, and what it answers; of a refusal, what that says."""
     service, _, name = method.partition("/")
     stub = getattr(getattr(services, f"{service}Stub")(channel), name)
     try:
@@ -122,7 +128,7 @@ def call(channel: grpc.Channel, method: str, request: Any, metadata: Any = ()) -
         if method == "ConsumeService/Consume":
             answer = list(answer)
     except grpc.RpcError as error:
-        return error.code(), None
+        return error.code(), error.details()
     return grpc.StatusCode.OK, answer
 
 
@@ -132,7 +138,7 @@ def key(server: GuardedServer, who: str) -> tuple[tuple[str, str], ...]:
 
 def test_every_method_has_its_request(server: GuardedServer) -> None:
     known = {method.rpartition(".")[2] for method in RIGHTS}
-    assert set(requests_of(server)) | STREAMS | HEALTH == known
+    assert set(requests_of(server.known)) | STREAMS | HEALTH == known
 
 
 def test_every_method_answers_every_kind_of_client_as_the_table_says(
@@ -140,7 +146,7 @@ def test_every_method_answers_every_kind_of_client_as_the_table_says(
 ) -> None:
     before = server.fingerprint()
     wrong: list[tuple[str, Any, Any]] = []
-    for method, (letters, request) in requests_of(server).items():
+    for method, (letters, request) in requests_of(server.known).items():
         unauthenticated = [(), *(key(server, who) for who in BAD)]
         for metadata in unauthenticated:
             status, _ = call(channel, method, request, metadata)
@@ -158,11 +164,37 @@ def test_every_method_answers_every_kind_of_client_as_the_table_says(
     after = server.fingerprint()
     kept = ("topics", "users", "keys", "rules", "schemas", "pipelines", "redrives")
     assert [after[name] for name in kept] == [before[name] for name in kept]
-    for method, (_, request) in requests_of(server).items():
+    for method, (_, request) in requests_of(server.known).items():
         status, _ = call(channel, method, request, key(server, "admin"))
         if status in (*REFUSED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN):
             wrong.append((method, "admin", status))
     assert not wrong
+
+
+@pytest.mark.parametrize("who", OUTSIDERS)
+def test_outsiders_learn_and_change_nothing_of_a_tenant(
+    server: GuardedServer, channel: grpc.Channel, who: str
+) -> None:
+    before = server.fingerprint()
+    wrong = []
+    about_hidden, about_absent = requests_of(server.hidden, 0), requests_of(server.absent, 0)
+    lists = [each for each in about_absent if each.partition("/")[2].startswith("List")]
+    for method in lists:
+        assert SECRET not in str(call(channel, method, about_absent[method][1], key(server, who)))
+    for method in about_hidden.keys() - set(lists):
+        found = call(channel, method, about_hidden[method][1], key(server, who))
+        absent = call(channel, method, about_absent[method][1], key(server, who))
+        is_alike = told_alike(str(found), server.hidden) == told_alike(str(absent), server.absent)
+        if not is_alike:
+            wrong.append((method, found, absent))
+        if (
+            who == "stranger"
+            and method not in lists
+            and absent[0] is not grpc.StatusCode.PERMISSION_DENIED
+        ):
+            wrong.append((method, found, absent))
+    assert not wrong
+    assert server.fingerprint() == before
 
 
 def test_health_is_told_to_everybody(server: GuardedServer, channel: grpc.Channel) -> None:

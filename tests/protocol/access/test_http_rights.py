@@ -1,7 +1,9 @@
 """Every route of the HTTP API, asked by every kind of client.
 
 `http_table.txt` says who may call each: p for the role producer, c for consumer, r for readonly.
-The role admin may call all. Lists are open to all three, and show what each may see.
+The role admin may call all. Lists are open to all three, and show what each may see. A client
+without a role is refused where a right is named, and the administrator of another tenant is told
+the same of what that has as of what does not exist.
 """
 
 from __future__ import annotations
@@ -10,17 +12,18 @@ import base64
 import http.client
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from goqueue.protocols.http.api.rights import HEALTH, PUBLIC
+from goqueue.protocols.http.api.rights import HEALTH, PUBLIC, Needs
 from protocol.access.http_requests import name_of, request_of
-from support.guarded import BAD, ROLES
+from protocol.access.telling import told_alike
+from support.guarded import BAD, OUTSIDERS, ROLES, SECRET
 
 if TYPE_CHECKING:
     from goqueue.protocols.http.api.route import Route
-    from support.guarded import GuardedServer
+    from support.guarded import GuardedServer, Things
 
 TABLE = {
     name: letters
@@ -35,14 +38,23 @@ LETTERS = {"producer": "p", "consumer": "c", "readonly": "r"}
 
 
 def ask(server: GuardedServer, route: Route, **headers: str) -> tuple[int, dict[str, str]]:
-    target, body = request_of(route, server.producer)
+    status, told, _ = ask_about(server, server.known, route, **headers)
+    return status, told
+
+
+def ask_about(
+    server: GuardedServer, things: Things, route: Route, **headers: str
+) -> tuple[int, dict[str, str], bytes]:
+    target, body = request_of(route, things)
     connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60)
     try:
         content = {} if body is None else {"content-type": "application/json"}
         sent = None if body is None else json.dumps(body)
         connection.request(route.method, target, sent, {**content, **headers})
         answer = connection.getresponse()
-        return answer.status, {name.lower(): value for name, value in answer.getheaders()}
+        told = {name.lower(): value for name, value in answer.getheaders()}
+        is_endless = told.get("content-type", "").startswith("text/event-stream")
+        return answer.status, told, answer.read1() if is_endless else answer.read()
     finally:
         connection.close()
 
@@ -96,6 +108,40 @@ def test_every_route_answers_every_kind_of_client_as_the_table_says(server: Guar
             if status in {401, 403} or (status >= 500 and not is_off):
                 wrong.append((name_of(route), who, status))
     assert not wrong
+
+
+@pytest.mark.parametrize("who", OUTSIDERS)
+def test_outsiders_learn_and_change_nothing_of_a_tenant(server: GuardedServer, who: str) -> None:
+    before = server.fingerprint()
+    wrong: list[Any] = []
+    key = {"authorization": bearer(server, who)}
+    for route in routes_of(server):
+        if route.method == "GET":  # as long as it has made nothing of such names itself
+            _, _, told = ask_about(server, server.absent, route, **key)
+            wrong += [(name_of(route), told)] if SECRET.encode() in told else []
+    for route in routes_of(server):
+        status, _, told = ask_about(server, server.hidden, route, **key)
+        absent_status, _, absent = ask_about(server, server.absent, route, **key)
+        is_alike = told_alike(told, server.hidden) == told_alike(absent, server.absent)
+        if status != absent_status or not (is_alike or told == absent):
+            wrong.append((name_of(route), status, told, absent_status, absent))
+        names_its_right = type(route.right) is not Needs
+        if who == "stranger" and names_its_right and status != 403:
+            wrong.append((name_of(route), status, told, 403, b""))
+    assert not wrong
+    assert server.fingerprint() == before
+
+
+@pytest.mark.parametrize("who", LETTERS)
+def test_a_refusal_does_not_tell_what_there_is(server: GuardedServer, who: str) -> None:
+    letter = LETTERS[who]
+    for route in routes_of(server):
+        if letter not in TABLE[name_of(route)]:
+            key = {"authorization": bearer(server, who)}
+            status, _, told = ask_about(server, server.hidden, route, **key)
+            absent_status, _, absent = ask_about(server, server.absent, route, **key)
+            assert (status, absent_status) == (403, 403), name_of(route)
+            assert told_alike(told, server.hidden) == told_alike(absent, server.absent)
 
 
 @pytest.mark.parametrize("who", ROLES)

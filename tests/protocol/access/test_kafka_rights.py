@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from goqueue.access.rights import Operation, ResourceType
 from goqueue.access.rules import Effect, Rule
@@ -12,11 +14,13 @@ from goqueue.protocols.kafka.served import SERVED
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 from protocol.access.kafka_requests import filled, requests_of
+from protocol.access.telling import told_alike
 from protocol.raw_kafka import RawKafka, fetch_fields, make_batch, produce_fields
-from support.guarded import TOPIC
+from support.guarded import BAD, OUTSIDERS, SECRET, TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from uuid import UUID
 
     from support.guarded import GuardedServer
 
@@ -28,6 +32,8 @@ REFUSED = {
     ErrorCode.cluster_authorization_failed,
 }
 BEFORE_LOGIN = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+OPEN_TO_ALL = {ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_CLUSTER}
+"""Lists, which show what one may see."""
 ELSEWHERE = {*BEFORE_LOGIN, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.CALL_HTTP}
 """Those with tests of their own below."""
 
@@ -61,15 +67,34 @@ def codes(answer: Any) -> Iterator[int]:
 
 
 def test_every_api_has_its_request(server: GuardedServer) -> None:
-    assert set(requests_of(server)) == set(SERVED) - ELSEWHERE
+    assert set(requests_of(server.known)) == set(SERVED) - ELSEWHERE
 
 
 def test_nothing_is_served_before_a_login(server: GuardedServer) -> None:
-    for key, (_, fields) in requests_of(server).items():
+    for key, (_, fields) in requests_of(server.known).items():
         with RawKafka(server.kafka_port) as raw:
             version = SERVED[key][1]
             raw.send(key, version, **filled(key, version, fields))
             assert raw.is_closed_by_server(), key
+
+
+@pytest.mark.parametrize("who", BAD)
+def test_nothing_is_served_after_a_login_with_a_key_that_is_no_good(
+    server: GuardedServer, who: str
+) -> None:
+    """The connection is closed, whatever is sent on it next."""
+    key_id, key = server.keys[who]
+    for api in (ApiKey.METADATA, ApiKey.CREATE_TOPICS):
+        _, fields = requests_of(server.known)[api]
+        with RawKafka(server.kafka_port) as raw:
+            raw.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")
+            token = f"\0{key_id}\0{key}".encode()
+            refused = raw.ask(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=token)
+            assert refused.error_code == ErrorCode.sasl_authentication_failed
+            version = SERVED[api][1]
+            with suppress(OSError):  # it is closed already
+                raw.send(api, version, **filled(api, version, fields))
+            assert raw.is_closed_by_server(), api
 
 
 @pytest.mark.parametrize("name", ["nobody", "producer"])
@@ -86,7 +111,7 @@ def test_every_api_answers_every_kind_of_client_as_the_table_says(server: Guarde
     wrong = []
     for who, letter in LETTERS.items():
         with logged_in(server, *server.login(who)) as raw:
-            for key, (letters, fields) in requests_of(server).items():
+            for key, (letters, fields) in requests_of(server.known).items():
                 if letter not in letters:
                     answer = sent(raw, key, fields)
                     if not REFUSED & set(codes(answer)):
@@ -94,13 +119,32 @@ def test_every_api_answers_every_kind_of_client_as_the_table_says(server: Guarde
     assert not wrong, [(key.name, who) for key, who, _ in wrong]
     assert server.fingerprint() == before, "a refused request has changed something"
     for who in (*LETTERS, "admin"):
-        for key, (letters, fields) in requests_of(server).items():
+        for key, (letters, fields) in requests_of(server.known).items():
             if LETTERS.get(who, "") in letters:
                 with logged_in(server, *server.login(who)) as raw:
                     answer = sent(raw, key, fields)
                     if REFUSED & set(codes(answer)):
                         wrong.append((key, who, answer))
     assert not wrong, [(key.name, who) for key, who, _ in wrong]
+
+
+@pytest.mark.parametrize("who", OUTSIDERS)
+def test_outsiders_learn_and_change_nothing_of_a_tenant(server: GuardedServer, who: str) -> None:
+    before = server.fingerprint()
+    wrong = []
+    about_hidden, about_absent = requests_of(server.hidden), requests_of(server.absent)
+    for key in about_hidden:
+        with logged_in(server, *server.login(who)) as raw:
+            hidden = told_alike(sent(raw, key, about_hidden[key][1]), server.hidden)
+        with logged_in(server, *server.login(who)) as raw:
+            answer = sent(raw, key, about_absent[key][1])
+        if hidden != told_alike(answer, server.absent) or SECRET in str(answer):
+            wrong.append((key.name, hidden, answer))
+        is_refused = bool(REFUSED & set(codes(answer)))
+        if who == "stranger" and key not in OPEN_TO_ALL and not is_refused:
+            wrong.append((key.name, hidden, answer))
+    assert not wrong
+    assert server.fingerprint() == before
 
 
 # --- Produce and Fetch, straight and not ----------------------------------------------------------
@@ -136,6 +180,69 @@ def test_fetch(server: GuardedServer, who: str, code: int) -> None:
     if code:
         assert not told[TOPIC].records
         assert told[TOPIC].high_watermark == -1
+
+
+@pytest.mark.parametrize("who", OUTSIDERS)
+def test_outsiders_produce_nothing_to_a_tenant_and_fetch_nothing_of_it(
+    server: GuardedServer, who: str
+) -> None:
+    before = server.fingerprint()
+    told = []
+    for things in (server.hidden, server.absent):
+        with logged_in(server, *server.login(who)) as raw:
+            straight = raw.produce(things.topic, make_batch(b"x"))
+            several = [
+                {"name": name, "partition_data": [{"index": 0, "records": make_batch(b"x")}]}
+                for name in (things.topic, "nothing")
+            ]
+            general = raw.ask(
+                ApiKey.PRODUCE, 9, **{**produce_fields(things.topic, b""), "topic_data": several}
+            )
+            read = [
+                raw.fetch(things.topic, max_wait_ms=0),
+                raw.ask(ApiKey.FETCH, 11, **fetch_fields([(things.topic, 0, 0)], max_wait_ms=0)),
+                raw.ask(ApiKey.FETCH, 13, **fetch_by_id(things.topic_id)),
+            ]
+            answers = (straight, general, *read)
+            assert SECRET not in told_alike(answers, things)
+            assert all(any(codes(each)) for each in answers)
+            told.append(told_alike(answers, things))
+    assert told[0] == told[1]
+    assert server.fingerprint() == before
+
+
+def fetch_by_id(topic_id: UUID) -> dict[str, Any]:
+    """A Fetch of the first partition of a topic that only its id names."""
+    read = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    fields = {
+        "replica_id": -1,
+        "max_wait_ms": 0,
+        "min_bytes": 0,
+        "max_bytes": 1 << 20,
+        "isolation_level": 0,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [{"topic_id": topic_id, "partitions": [read]}],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+    return filled(ApiKey.FETCH, 13, fields)
+
+
+def test_a_key_that_is_revoked_counts_for_open_connections(server: GuardedServer) -> None:
+    key_id, key = server.keys["admin"]
+    keys = server.broker.access.keys
+    with logged_in(server, key_id, key) as raw:
+        assert raw.produce(TOPIC, make_batch(b"x")).error_code == 0
+        assert raw.fetch(TOPIC, max_wait_ms=0).error_code == 0
+        server.run(keys.change({key_id: replace(keys.all[key_id], is_revoked=True)}))
+        try:
+            assert raw.produce(TOPIC, make_batch(b"x")).error_code == 29
+            assert raw.fetch(TOPIC, max_wait_ms=0).error_code == 29
+            answer = sent(raw, ApiKey.DESCRIBE_LOG_DIRS, {"topics": None})
+            assert answer.error_code == ErrorCode.cluster_authorization_failed
+        finally:
+            server.run(keys.change({key_id: replace(keys.all[key_id], is_revoked=False)}))
 
 
 def test_a_rule_that_is_made_or_removed_counts_for_open_connections(server: GuardedServer) -> None:

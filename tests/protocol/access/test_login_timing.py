@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from goqueue.access.keys import Mechanism, keys_from_password
-from support.guarded import ROLES
+from support.guarded import OUTSIDERS, ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ SALT_BYTES = 40
 @pytest.fixture(scope="module", autouse=True)
 def _slow_users(server: GuardedServer) -> None:
     """Users whose keys an administrator's client has made, with values of its own."""
-    for role in ROLES:
+    for role in (*ROLES, *OUTSIDERS):
         keys = {
             mechanism: keys_from_password(
                 mechanism, server.passwords[role], secrets.token_bytes(SALT_BYTES), ITERATIONS

@@ -82,6 +82,9 @@ def test_grpc_is_in_bare_names(server, root, topic) -> None:
                 pb.CreateTopicRequest(name=topic, partitions=1), metadata=metadata
             )
             assert made.name == topic
+            with pytest.raises(grpc.RpcError) as refused:
+                admin.CreateTopic(pb.CreateTopicRequest(name=topic), metadata=metadata)
+            assert refused.value.details() == f"topic {topic!r} exists already"
             answer = publish.Publish(
                 pb.PublishRequest(topic=topic, messages=[pb.NewMessage(value=tenant.encode())]),
                 metadata=metadata,

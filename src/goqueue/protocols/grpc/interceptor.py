@@ -17,6 +17,7 @@ from goqueue.protocols.grpc.audited import Call
 from goqueue.protocols.grpc.errors import ServerStoppingError, status_of, to_error
 from goqueue.protocols.grpc.namespaces import (
     TenantContext,
+    error_outside,
     message_inside,
     message_outside,
     namespace_of_call,
@@ -209,7 +210,8 @@ class ErrorInterceptor(aio.ServerInterceptor):
         # A call that is aborted is part of a cycle of references, and so would the request be:
         # up to 4 MB that wait for a collection of garbage.
         call.request = None
-        await _abort(call.context, error)
+        namespace = None if call.may is None else namespace_of_call(call.context, call.may)
+        await _abort(call.context, error, namespace)
 
     def _of_stream(self, inner: Handler, parser: BoundedParser[Any], right: Needs) -> Handler:
         """A handler of messages as one of the bytes that gRPC hands over."""
@@ -291,7 +293,12 @@ def _is_ours(method: str) -> bool:
     return method.startswith("/goqueue.")
 
 
-async def _abort(context: aio.ServicerContext[Any, Any], error: GoQueueError) -> None:
+async def _abort(
+    context: aio.ServicerContext[Any, Any], error: GoQueueError, namespace: Namespace | None
+) -> None:
     error = as_refused(error)
-    metadata = ((ERROR_KEY, to_error(error).SerializeToString()),)
-    await context.abort(status_of(error).status, str(error), metadata)
+    told, text = to_error(error), str(error)
+    if namespace is not None:
+        told, text = error_outside(told, namespace), namespace.text_outside(text)
+    metadata = ((ERROR_KEY, told.SerializeToString()),)
+    await context.abort(status_of(error).status, text, metadata)

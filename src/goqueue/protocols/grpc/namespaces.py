@@ -59,6 +59,12 @@ def message_outside(message: Any, namespace: Namespace, method: str) -> Any:
     return message
 
 
+def error_outside(error: pb.Error, namespace: Namespace) -> pb.Error:
+    """What is said of a call that was refused, in the names that the client knows."""
+    _rename(error, namespace.outside, namespace.text_outside)
+    return error
+
+
 @cache
 def _answer(method: str) -> Any:
     _, service, name = method.split("/")

@@ -79,6 +79,14 @@ def within(*rights: Right, note: str = "") -> Needs:
     return Needs(*rights, note=note)
 
 
+class _Some(Needs):
+    """A right on something that the service looks up, and to others is as if it did not exist."""
+
+    def require(self, may: Permissions, request: Any) -> None:
+        del request
+        may.require_any(self.rights[0])
+
+
 class _Named(Needs):
     """A right on what a field names; where it is left out, the service refuses the request."""
 
@@ -150,7 +158,7 @@ class _All(Needs):
 
 
 _ACKNOWLEDGED: Final = _All(group(READ), within(TOPIC_READ, note="each that a receipt names"))
-_OWN: Final = within(ID_WRITE, note="of the producer")
+_OWN: Final = _Some(ID_WRITE, note="of the producer")
 
 _BY_SERVICE: Final[Mapping[str, Mapping[str, Needs]]] = {
     "PublishService": {

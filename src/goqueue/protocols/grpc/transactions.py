@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.model.errors import UnknownProducerError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.protocols.grpc.conversions import outcome, publish_response
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.publish_requests import Incoming
-from goqueue.protocols.grpc.rights import ID_DESCRIBE, ID_WRITE, caller
+from goqueue.protocols.grpc.rights import ID_DESCRIBE, ID_WRITE, TOPIC_DESCRIBE, caller
+from goqueue.protocols.own_producers import own_transactional_id
 from goqueue.transactions.messages import Identity, InitRequest, TransactionFilter, TransactionView
 from goqueue.transactions.states import TransactionState
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
@@ -67,18 +67,13 @@ class TransactionService(TransactionServiceServicer):
         self, request: pb.TransactionRequest | pb.AbortTransactionRequest
     ) -> tuple[str, Identity]:
         identity = _identity(request.producer)
-        actual = await self._own_id(identity)
-        if request.transactional_id not in {"", actual}:
-            raise UnknownProducerError(
-                f"producer {identity.producer_id} is not the one of {request.transactional_id!r}"
-            )
-        return actual, identity
+        return await self._own_id(identity, request.transactional_id), identity
 
-    async def _own_id(self, identity: Identity) -> str:
+    async def _own_id(self, identity: Identity, claimed: str | None = None) -> str:
         """The transactional id of a producer, which must be the client's."""
-        found = await self._transactions.find_id(identity.producer_id)
-        caller().require(ID_WRITE, found)
-        return found
+        return await own_transactional_id(
+            self._transactions, caller(), identity.producer_id, claimed
+        )
 
     def _described(self, transactional_id: str) -> pb.Transaction:
         return _transaction(self._transactions.describe(transactional_id))
@@ -192,6 +187,8 @@ def _identity(producer: pb.ProducerIdentity) -> Identity:
 
 
 def _transaction(view: TransactionView) -> pb.Transaction:
+    """A transactional id, with the topics that the client may see."""
+    may = caller()
     return pb.Transaction(
         transactional_id=view.transactional_id,
         transaction_id=view.transaction_id,
@@ -202,6 +199,8 @@ def _transaction(view: TransactionView) -> pb.Transaction:
         started_at_ms=max(view.started_ms, 0),
         updated_at_ms=view.updated_ms,
         partitions=(
-            pb.TopicPartition(topic=topic, partition=number) for topic, number in view.partitions
+            pb.TopicPartition(topic=topic, partition=number)
+            for topic, number in view.partitions
+            if may.allows(TOPIC_DESCRIBE, topic)
         ),
     )

@@ -29,6 +29,8 @@ _NAMES: Final = frozenset(
         "letters_in",
         "source_topic",
         "dead_letter_topic",
+        "dead_letters",
+        "removed",
         "deleted",
     }
 )
@@ -50,6 +52,7 @@ _MAPS: Final = frozenset(
         "expired",
         "redriven",
         "targets",
+        "sources",
     }
 )
 """Objects whose keys are names, and arrays of names; what else they are is left alone."""
@@ -57,7 +60,10 @@ _TEXTS: Final = frozenset({"detail", "message", "error", "reason", "failure"})
 _OPAQUE: Final = frozenset({"metadata", "ruleSet", "settings", "quotas", "headers", "attributes"})
 """What clients have written themselves, and settings."""
 _TRANSLATED: Final = frozenset({"path", "query", "body"})
-_TOPIC_BODY: Final = "CreateTopic"
+_NAMED: Final = frozenset({"CreateTopic", "PipelinePath", "PipelineBody"})
+"""Parts of requests whose `name` is that of a topic or a pipeline."""
+_NAMED_BY: Final = frozenset({"topic_id", "queries"})
+"""Fields beside which the `name` in an answer is one."""
 
 
 def arguments_inside(arguments: dict[str, Any], namespace: Namespace) -> dict[str, Any]:
@@ -69,19 +75,19 @@ def arguments_inside(arguments: dict[str, Any], namespace: Namespace) -> dict[st
 
 
 def _renamed(value: msgspec.Struct, namespace: Namespace) -> msgspec.Struct:
-    is_topic = type(value).__name__ == _TOPIC_BODY
+    is_named = type(value).__name__ in _NAMED
     changes: dict[str, Any] = {}
     for name, field in asdict(value).items():
-        if (name in _NAMES or (is_topic and name == "name")) and isinstance(field, str):
+        if (name in _NAMES or (is_named and name == "name")) and isinstance(field, str):
             changes[name] = namespace.inside(field)
         elif name in _PREFIXES:
             changes[name] = namespace.prefix + field
-        elif name in _MAPS and isinstance(field, list | dict):
+        elif name in _MAPS and isinstance(field, list | tuple | dict):
             changes[name] = _entries(field, namespace.inside)
         elif isinstance(field, msgspec.Struct):
             changes[name] = _renamed(field, namespace)
-        elif isinstance(field, list) and field and isinstance(field[0], msgspec.Struct):
-            changes[name] = [_renamed(each, namespace) for each in field]
+        elif isinstance(field, list | tuple) and field and isinstance(field[0], msgspec.Struct):
+            changes[name] = type(field)(_renamed(each, namespace) for each in field)
     return msgspec.structs.replace(value, **changes) if changes else value
 
 
@@ -98,7 +104,7 @@ def query_outside(query: msgspec.Struct, namespace: Namespace) -> msgspec.Struct
 def _entries(found: Any, rename: Callable[[str], str]) -> Any:
     if isinstance(found, dict):
         return {rename(name): each for name, each in found.items()}
-    return [rename(each) if isinstance(each, str) else each for each in found]
+    return type(found)(rename(each) if isinstance(each, str) else each for each in found)
 
 
 def body_outside(body: bytes, namespace: Namespace) -> bytes:
@@ -129,7 +135,7 @@ class _Outside:
 
     def _field(self, name: str, value: Any, holder: dict[str, Any]) -> Any:
         if isinstance(value, str):
-            if name in _NAMES or (name == "name" and "topic_id" in holder):
+            if name in _NAMES or (name == "name" and not _NAMED_BY.isdisjoint(holder)):
                 return self._rename(value)
             return self._namespace.text_outside(value) if name in _TEXTS else value
         if name in _OPAQUE:

@@ -50,6 +50,14 @@ _MAX_KEPT: Final = 100
 """Redrives whose end is remembered; of more, the oldest is forgotten."""
 
 
+def unknown_redrive(redrive_id: int) -> UnknownRedriveError:
+    """What is said of a redrive that is none, also to whom it is hidden."""
+    return UnknownRedriveError(
+        f"there is no redrive {redrive_id}: redrives are forgotten after {_MAX_KEPT} more, and "
+        "when the server stops"
+    )
+
+
 class RedriveServices(EngineServices, Protocol):
     """What redrives need."""
 
@@ -131,10 +139,7 @@ class Redrives:
         """
         found = self._kept.get(redrive_id)
         if found is None:
-            raise UnknownRedriveError(
-                f"there is no redrive {redrive_id}: redrives are forgotten after {_MAX_KEPT} more, "
-                "and when the server stops"
-            )
+            raise unknown_redrive(redrive_id)
         return found
 
     async def cancel(self, redrive_id: int) -> Redrive:

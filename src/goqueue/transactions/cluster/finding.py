@@ -6,13 +6,10 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from goqueue.model.errors import (
-    ClusterError,
-    TransactionCoordinatorUnavailableError,
-    UnknownProducerError,
-)
+from goqueue.model.errors import ClusterError, TransactionCoordinatorUnavailableError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.model.tuples import NamedTuple
+from goqueue.transactions.registry import unknown_producer
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -79,9 +76,7 @@ class ProducerFinder:
                 f"the coordinator of producer {producer_id} was not found: not every one has "
                 "answered; try again"
             )
-        raise UnknownProducerError(
-            f"producer {producer_id} has no transactional id: initialise the producer again"
-        )
+        raise unknown_producer(producer_id)
 
     async def is_unknown(self, open_in: dict[int, set[TopicPartition]]) -> dict[int, bool]:
         """Of producers with open transactions in partitions, whether no coordinator knows them.

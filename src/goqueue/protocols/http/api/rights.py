@@ -83,6 +83,21 @@ def within(*rights: Right, note: str = "") -> Needs:
     return Needs(*rights, note=note)
 
 
+class _Some(Needs):
+    def require(self, may: Permissions, arguments: Arguments) -> None:
+        del arguments
+        may.require_any(self.rights[0])
+
+
+def some(right: Right, *, note: str) -> Needs:
+    """A right on something that the handler looks up.
+
+    Who has it on nothing of the kind is refused before; to others what is not theirs is as if it
+    did not exist.
+    """
+    return _Some(right, note=note)
+
+
 class _Named(Needs):
     """A right on what a field names."""
 

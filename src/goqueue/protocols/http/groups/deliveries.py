@@ -91,10 +91,10 @@ class DeliveryRoutes(BrokerRoutes):
         if not may.is_open:
             self._check_topics(may, member)
         if isinstance(member, QueueMember):
-            return await self._poll_queue(member, query, timeout_ms)
+            return await self._poll_queue(may, member, query, timeout_ms)
         if query.visibility is not None:
             raise _only_of("queue", "visibility")
-        return await self._poll_log(member, query, timeout_ms)
+        return await self._poll_log(may, member, query, timeout_ms)
 
     def _check_topics(self, may: Permissions, member: QueueMember | Member) -> None:
         """A member that has lost a right since it joined gets nothing more."""
@@ -107,7 +107,7 @@ class DeliveryRoutes(BrokerRoutes):
             may.require(TOPIC_READ, name)
 
     async def _poll_queue(
-        self, member: QueueMember, query: PollQuery, timeout_ms: int
+        self, may: Permissions, member: QueueMember, query: PollQuery, timeout_ms: int
     ) -> PollAnswer:
         if query.rewind:
             raise _only_of("log", "rewind")
@@ -118,6 +118,7 @@ class DeliveryRoutes(BrokerRoutes):
             visibility_ms=_visibility_ms(query),
             max_bytes=MAX_READ_BYTES,
         )
+        _check_messages(may, found)
         force = query.encoding == "base64"
         group = self._broker.queues.group(member.group_id)
         mine = set(self._broker.queue_members.partitions_of(member))
@@ -125,13 +126,15 @@ class DeliveryRoutes(BrokerRoutes):
         return PollAnswer(
             member.epoch,
             await self._decoded(
-                query, found, [delivered_message(each, force_base64=force) for each in found]
+                may, query, found, [delivered_message(each, force_base64=force) for each in found]
             ),
             by_partition((each.id, offset) for each, offset in offsets if each.id in mine),
             numbers_by_topic(mine),
         )
 
-    async def _poll_log(self, member: Member, query: PollQuery, timeout_ms: int) -> PollAnswer:
+    async def _poll_log(
+        self, may: Permissions, member: Member, query: PollQuery, timeout_ms: int
+    ) -> PollAnswer:
         if query.rewind:
             member.positions.clear()
         loop = asyncio.get_running_loop()
@@ -146,10 +149,12 @@ class DeliveryRoutes(BrokerRoutes):
             )
             if polled.messages or not left_ms:
                 break
+        _check_messages(may, polled.messages)
         force = query.encoding == "base64"
         return PollAnswer(
             member.epoch,
             await self._decoded(
+                may,
                 query,
                 polled.messages,
                 [polled_message(each, force_base64=force) for each in polled.messages],
@@ -160,6 +165,7 @@ class DeliveryRoutes(BrokerRoutes):
 
     async def _decoded(
         self,
+        may: Permissions,
         query: PollQuery,
         found: Sequence[StoredMessage | Delivery],
         shown: list[PolledMessage],
@@ -167,7 +173,7 @@ class DeliveryRoutes(BrokerRoutes):
         """The same with values decoded by the registry, where that is asked for."""
         if query.decode == "none":
             return shown
-        return await decoded_by_schema(self._broker.schemas, found, shown)
+        return await decoded_by_schema(self._broker.schemas, may, found, shown)
 
     # --- Acknowledging them -----------------------------------------------------------------------
 
@@ -280,6 +286,12 @@ class DeliveryRoutes(BrokerRoutes):
         if acknowledgement.verdict is not Verdict.EXTEND or acknowledgement.delay_ms is None:
             return None
         return self._broker.clock.now_ms() + acknowledgement.delay_ms
+
+
+def _check_messages(may: Permissions, found: Sequence[StoredMessage | Delivery]) -> None:
+    """Refuse messages of topics that the client may not read any more, after it has waited."""
+    for topic in {each.topic for each in found}:
+        may.require(TOPIC_READ, topic)
 
 
 def _parsed(may: Permissions, handle: str) -> Receipt | GoQueueError:

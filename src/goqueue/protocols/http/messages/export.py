@@ -26,6 +26,7 @@ from goqueue.protocols.http.messages.message_shapes import (
     text_of,
 )
 from goqueue.protocols.http.messages.search_filters import SearchFilters, find, first_spans
+from goqueue.protocols.permissions import Permissions
 from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class ExportRoutes(BrokerRoutes):
         place=LOCAL,
         answers={200: tuple(each.partition(";")[0] for each in _TYPES.values())},
     )
-    async def export(self, path: TopicPath, query: ExportQuery) -> Response:
+    async def export(self, path: TopicPath, query: ExportQuery, may: Permissions) -> Response:
         """Export the messages that a search finds as JSON lines, CSV or Parquet.
 
         The file ends after `limit` messages, 64 MB or 20 s of reading. The response header
@@ -84,7 +85,7 @@ class ExportRoutes(BrokerRoutes):
         left_bytes = _MAX_BYTES
         while spans and len(messages) < query.limit and left_bytes > 0:
             room = min(query.limit - len(messages), _AT_ONCE)
-            found = await find(broker, topic, query, spans, room)
+            found = await find(broker, may, topic, query, spans, limit=room)
             messages += found.messages
             left_bytes -= sum(_size(hit) for hit, _ in found.messages)
             spans = found.rest

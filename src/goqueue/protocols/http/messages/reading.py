@@ -17,7 +17,7 @@ from goqueue.protocols.http.api.codecs import (
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import PartitionPath, TopicPath
 from goqueue.protocols.http.api.places import LOCAL
-from goqueue.protocols.http.api.rights import READ, on_topic
+from goqueue.protocols.http.api.rights import READ, TOPIC_READ, on_topic
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import PartitionNumber, doc
 from goqueue.protocols.http.limits import MAX_READ_BYTES, MAX_READ_WAIT_MS
@@ -31,6 +31,7 @@ from goqueue.protocols.http.messages.message_shapes import (
     ReadAnswer,
     message_out,
 )
+from goqueue.protocols.permissions import Permissions
 from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position
 from goqueue.reading.time_range import Span
 
@@ -83,7 +84,7 @@ class MessageRoutes(BrokerRoutes):
         tag=_TAG,
         place=LOCAL,
     )
-    async def read(self, path: PartitionPath, query: ReadQuery) -> ReadAnswer:
+    async def read(self, path: PartitionPath, query: ReadQuery, may: Permissions) -> ReadAnswer:
         """Read a partition from an offset or a time.
 
         Reads are stateless: continue at `next_offset`.
@@ -92,8 +93,10 @@ class MessageRoutes(BrokerRoutes):
         partition_id = TopicPartition(path.topic, path.partition)
         start = await self._broker.positions.offset_of(partition_id, _position(query))
         found = await self._read(partition_id, start, query.limit, wait_ms)
+        if wait_ms:
+            may.require(TOPIC_READ, path.topic)  # also now
         return ReadAnswer(
-            await self._shown(found.messages, query),
+            await self._shown(may, found.messages, query),
             found.next_offset,
             found.high_watermark,
             found.log_start,
@@ -118,7 +121,7 @@ class MessageRoutes(BrokerRoutes):
         return found
 
     @route("GET", "/topics/{topic}/messages", right=on_topic(READ), tag=_TAG, place=LOCAL)
-    async def read_range(self, path: TopicPath, query: RangeQuery) -> RangeAnswer:
+    async def read_range(self, path: TopicPath, query: RangeQuery, may: Permissions) -> RangeAnswer:
         """Read a time range of a topic, all partitions merged by time.
 
         Continue with `next` of the response as `cursor`, until it is null.
@@ -135,18 +138,18 @@ class MessageRoutes(BrokerRoutes):
             path.topic, spans, limit=query.limit, begin_ms=begin, end_ms=end
         )
         return RangeAnswer(
-            await self._shown(found.messages, query),
+            await self._shown(may, found.messages, query),
             ",".join(f"{s.partition}:{s.start}-{s.end}" for s in found.rest) or None,
         )
 
     async def _shown(
-        self, found: Sequence[StoredMessage], query: ReadQuery | RangeQuery
+        self, may: Permissions, found: Sequence[StoredMessage], query: ReadQuery | RangeQuery
     ) -> list[MessageOut]:
         """Messages as the answer has them."""
         shown = [message_out(each, force_base64=query.encoding == "base64") for each in found]
         if query.decode == "none":
             return shown
-        return await decoded_by_schema(self._broker.schemas, found, shown)
+        return await decoded_by_schema(self._broker.schemas, may, found, shown)
 
 
 def _position(query: ReadQuery) -> Position:

@@ -28,6 +28,7 @@ from goqueue.protocols.http.messages.search_filters import (
     find,
     first_spans,
 )
+from goqueue.protocols.permissions import Permissions
 from goqueue.reading.search import SHOWN_BYTES
 from goqueue.reading.time_range import Span
 
@@ -75,7 +76,7 @@ class SearchRoutes(BrokerRoutes):
     """Browsing."""
 
     @route("GET", "/topics/{topic}/search", right=on_topic(READ), tag=_TAG, place=LOCAL)
-    async def search(self, path: TopicPath, query: SearchQuery) -> SearchAnswer:
+    async def search(self, path: TopicPath, query: SearchQuery, may: Permissions) -> SearchAnswer:
         """Search a topic by partition, offset, time, key, text and JSON.
 
         One request examines a bounded range, so it may return fewer messages than match, or none:
@@ -88,7 +89,7 @@ class SearchRoutes(BrokerRoutes):
             spans = _spans(query.cursor, query.direction, topic)
         else:
             spans = await first_spans(broker, topic, query)
-        found = await find(broker, topic, query, spans, query.limit)
+        found = await find(broker, may, topic, query, spans, limit=query.limit)
         hits = [hit for hit, _ in found.messages]
         await broker.tracer.learn(topic, ((e.partition, e.record.offset) for e in hits))
         return SearchAnswer(

@@ -18,12 +18,14 @@ from goqueue.model.tuples import NamedTuple
 from goqueue.protocols.http.api.codecs import Time, time_ms
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.shapes import Offset, PartitionNumber, doc
+from goqueue.protocols.http.messages.decoding import sees_subject
 from goqueue.reading.search import Search
 from goqueue.reading.searching import Hit, Wanted
 from goqueue.schemas.frames import FrameFault, frame_of
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
+    from goqueue.protocols.permissions import Permissions
     from goqueue.reading.time_range import Span
     from goqueue.records import Record
     from goqueue.topics.catalogue import Topic
@@ -68,7 +70,13 @@ class FoundMessages(NamedTuple):
 
 
 async def find(
-    broker: Broker, topic: Topic, query: SearchFilters, spans: list[Span], limit: int
+    broker: Broker,
+    may: Permissions,
+    topic: Topic,
+    query: SearchFilters,
+    spans: list[Span],
+    *,
+    limit: int,
 ) -> FoundMessages:
     """Look through spans for so many messages, as far as one look goes.
 
@@ -90,7 +98,7 @@ async def find(
             newest_first=query.direction == "newest",
         ).run(topic.name, spans)
         records = [each.record for each in found.hits]
-        decoded = await decode_values(broker.schemas, topic.name, records)
+        decoded = await decode_values(broker.schemas, topic.name, records, sees_subject(may))
         pairs = zip(found.hits, decoded, strict=True)
         messages += (each for each in pairs if condition is None or _fits(condition, *each))
         scanned += found.scanned

@@ -6,10 +6,11 @@ from typing import Annotated, Final
 
 import msgspec
 
-from goqueue.model.errors import UnknownPipelineError
+from goqueue.model.errors import TopicAuthorizationFailedError
 from goqueue.model.internal_topics import PIPELINES
 from goqueue.model.limits import MAX_PIPELINE_REPORT_BYTES
 from goqueue.model.pipeline_reports import PipelineFields, PipelineReport
+from goqueue.pipelines.service import unknown_pipeline
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.places import writer
 from goqueue.protocols.http.api.rights import TOPIC_DESCRIBE, TOPIC_READ, within
@@ -60,22 +61,29 @@ class PipelineRoutes(BrokerRoutes):
                 field="name",
                 expected="the name in the path, or none",
             )
-        if not may.is_open:
-            self._check_own(may, path.name, body)
+        self._check_own(may, path.name, body)
         return await self._broker.pipelines.put(path.name, body)
 
     def _check_own(self, may: Permissions, name: str, body: PipelineFields | None = None) -> None:
-        """Refuse to report for, or to remove, a pipeline whose topics the client may not read."""
-        reports = [each for each in self._broker.pipelines.all() if each.name == name]
-        for report in (*reports, *(() if body is None else (body,))):
-            for topic in topics_of(report):
-                may.require(TOPIC_READ, topic)
+        """Refuse to report for, or to remove, a pipeline whose topics the client may not read.
+
+        Raises:
+            TopicAuthorizationFailedError: it may not; the text does not tell what is there.
+        """
+        reports: list[PipelineFields] = [] if body is None else [body]
+        reports += [each for each in self._broker.pipelines.all() if each.name == name]
+        topics = set().union(*(topics_of(name, each) for each in reports)) or {name}
+        if not all(may.allows(TOPIC_READ, each) for each in topics):
+            raise TopicAuthorizationFailedError(
+                f"{may.principal.label} lacks the right READ on the topics of pipeline {name!r}: "
+                "ask an administrator for a role or a rule that allows it"
+            )
 
     def _seen(self, may: Permissions, name: str) -> PipelineReport:
         """A report, if the client may see all its topics; otherwise it is as if there were none."""
         report = self._broker.pipelines.get(name)
-        if not may.is_open and not _is_visible(may, report):
-            raise UnknownPipelineError(f"no pipeline {name!r} has reported of itself")
+        if not _is_visible(may, report):
+            raise unknown_pipeline(name)
         return report
 
     @route(
@@ -88,7 +96,7 @@ class PipelineRoutes(BrokerRoutes):
     async def list(self, may: Permissions) -> PipelineList:
         """List the pipelines with their newest reports."""
         found = self._broker.pipelines.all()
-        return PipelineList([each for each in found if may.is_open or _is_visible(may, each)])
+        return PipelineList([each for each in found if _is_visible(may, each)])
 
     @route(
         "GET",
@@ -110,17 +118,20 @@ class PipelineRoutes(BrokerRoutes):
     )
     async def delete(self, path: PipelinePath, may: Permissions) -> PipelineRemoved:
         """Remove a pipeline. A running one reappears with its next report."""
-        if not may.is_open:
-            self._check_own(may, path.name)
+        self._check_own(may, path.name)
         await self._broker.pipelines.delete(path.name)
         return PipelineRemoved(path.name)
 
 
-def topics_of(report: PipelineFields) -> set[str]:
-    """The topics that the queries of a pipeline read and write, as far as they say so."""
-    named = {name for query in report.queries for name in query.sources}
-    return named | {query.dead_letters for query in report.queries if query.dead_letters}
+def topics_of(name: str, report: PipelineFields) -> set[str]:
+    """The topics that the queries of a pipeline read and write, as far as they say so.
+
+    One that says none is guarded as a topic of its name would be.
+    """
+    named = {source for query in report.queries for source in query.sources}
+    named |= {query.dead_letters for query in report.queries if query.dead_letters}
+    return named or {name}
 
 
 def _is_visible(may: Permissions, report: PipelineReport) -> bool:
-    return all(may.allows(TOPIC_DESCRIBE, name) for name in topics_of(report))
+    return all(may.allows(TOPIC_DESCRIBE, topic) for topic in topics_of(report.name, report))

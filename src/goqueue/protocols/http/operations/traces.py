@@ -15,6 +15,7 @@ from goqueue.protocols.http.api.places import gather
 from goqueue.protocols.http.api.rights import (
     DESCRIBE,
     TOPIC_DESCRIBE,
+    all_of,
     on_cluster,
     on_topic,
     within,
@@ -39,6 +40,7 @@ from goqueue.protocols.http.operations.trace_shapes import (
 from goqueue.protocols.permissions import Permissions
 from goqueue.tracing.context import is_trace_id
 from goqueue.tracing.search import LIMIT, FoundTraces, TraceQuery
+from goqueue.tracing.store import unknown_trace, unknown_trace_of
 from goqueue.tracing.views import Status, Trace
 
 if TYPE_CHECKING:
@@ -162,21 +164,25 @@ class TraceRoutes:
             raise UnknownTraceError("a trace has an id of 32 hexadecimal digits")
         await self._tracer.caught_up()
         trace = await self._traces.get(path.id)
-        if not may.is_open and not _is_visible(may, trace):
-            raise UnknownTraceError(f"there is no trace {path.id!r} that may be seen")
+        if not _is_visible(may, trace):
+            raise unknown_trace(path.id)
         return _shown(trace)
 
     @route(
         "GET",
         "/topics/{topic}/partitions/{partition}/messages/{offset}/trace",
-        right=on_topic(DESCRIBE),
+        right=all_of(on_topic(DESCRIBE), _SEEN),
         tag=_TAG,
         place=gather(merge_trace, UnknownTraceError),
     )
-    async def of_message(self, path: MessagePath) -> TraceOut:
+    async def of_message(self, path: MessagePath, may: Permissions) -> TraceOut:
         """Describe the trace of the message at an offset."""
         await self._tracer.caught_up()
-        return _shown(await self._traces.of_message(path.topic, path.partition, path.offset))
+        place = (path.topic, path.partition, path.offset)
+        trace = await self._traces.of_message(*place)
+        if not _is_visible(may, trace):
+            raise unknown_trace_of(*place)
+        return _shown(trace)
 
 
 def _ns(value_ms: int | None) -> int | None:
@@ -194,6 +200,8 @@ def _status(wanted: str | None) -> Status | None:
 
 
 def _is_visible(may: Permissions, trace: Trace) -> bool:
+    if may.is_open:
+        return True
     topics = {each.topic for each in trace.spans if each.topic}
     return bool(topics) and all(may.allows(TOPIC_DESCRIBE, name) for name in topics)
 
@@ -212,7 +220,7 @@ def _listed(may: Permissions, found: FoundTraces) -> TraceList:
             len(trace.spans),
         )
         for trace in found.traces
-        if may.is_open or _is_visible(may, trace)
+        if _is_visible(may, trace)
     ]
     return TraceList(summaries, found.is_complete)
 

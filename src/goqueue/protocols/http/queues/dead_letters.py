@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from goqueue.model.errors import TopicError, UnknownRedriveError
+from goqueue.model.errors import TopicError
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import PartitionPath, TopicPath
 from goqueue.protocols.http.api.rights import (
@@ -51,6 +51,7 @@ from goqueue.protocols.http.queues.dead_letter_shapes import (
     RefusedLine,
 )
 from goqueue.protocols.permissions import Permissions
+from goqueue.queues.dead_letters.redrive import unknown_redrive
 from goqueue.queues.dead_letters.redrive_engine import Redrive, RedriveRequest
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ class DeadLetterRoutes:
         """A redrive, if the client has the right on its topic; otherwise as if there were none."""
         redrive = self._redrives.get(redrive_id)
         if not may.allows(right, redrive.request.topic):
-            raise UnknownRedriveError(f"there is no redrive {redrive_id} that may be seen")
+            raise unknown_redrive(redrive_id)
         return redrive
 
     def _answer(self, redrive: Redrive) -> RedriveAnswer:

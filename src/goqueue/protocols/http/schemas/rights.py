@@ -9,26 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from goqueue.access.rights import ResourceType, Right
-from goqueue.protocols.http.api.rights import TOPIC_DESCRIBE, named, within
-from goqueue.schemas.contexts import Qualified
+from goqueue.protocols.http.api.rights import TOPIC_DESCRIBE, Needs, all_of, named, within
+from goqueue.schemas.contexts import topic_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from goqueue.access.rights import Operation
-    from goqueue.protocols.http.api.rights import Needs
+    from goqueue.protocols.http.api.places import Arguments
     from goqueue.protocols.permissions import Permissions
-
-_SUFFIXES: Final = ("-key", "-value")
-
-
-def topic_of(subject: str) -> str:
-    """The topic that a subject belongs to."""
-    name = Qualified.of(subject).name
-    for suffix in _SUFFIXES:
-        if name.endswith(suffix) and name != suffix:
-            return name.removesuffix(suffix)
-    return name
 
 
 def on_subject(operation: Operation) -> Needs:
@@ -39,6 +28,22 @@ def on_subject(operation: Operation) -> Needs:
 
 LISTED: Final = within(TOPIC_DESCRIBE, note="the subjects of topics that it covers")
 BY_ID: Final = within(TOPIC_DESCRIBE, note="of a subject that has the schema")
+
+
+class _References(Needs):
+    """A right on the topics of the subjects that a schema refers to: it shows what they have."""
+
+    def require(self, may: Permissions, arguments: Arguments) -> None:
+        for each in arguments["body"].references or ():
+            may.require(TOPIC_DESCRIBE, topic_of(each.subject))
+
+
+_REFERENCES: Final = _References(TOPIC_DESCRIBE, note="of each subject that the schema refers to")
+
+
+def with_schema(operation: Operation) -> Needs:
+    """A right on the topic of the subject in the path, for a request whose body is a schema."""
+    return all_of(on_subject(operation), _REFERENCES)
 
 
 def visible_subjects(may: Permissions, subjects: Iterable[str]) -> list[str]:

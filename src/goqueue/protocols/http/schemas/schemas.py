@@ -23,7 +23,6 @@ from goqueue.protocols.http.schemas.rights import (
     BY_ID,
     LISTED,
     on_subject,
-    topic_of,
     visible_subjects,
 )
 from goqueue.protocols.http.schemas.schema_shapes import (
@@ -50,7 +49,7 @@ from goqueue.protocols.http.schemas.schema_shapes import (
 from goqueue.protocols.http.schemas.subjects import SubjectPath, registry
 from goqueue.protocols.permissions import Permissions
 from goqueue.schemas import removing
-from goqueue.schemas.contexts import Qualified, subject_of
+from goqueue.schemas.contexts import Qualified, subject_of, topic_of
 from goqueue.schemas.model import Level, Mode, Schema, SchemaType
 
 if TYPE_CHECKING:
@@ -173,19 +172,19 @@ class SchemaRoutes:
         context, name = Qualified.of(query.subject)
         schema = self._registry.schema(schema_id, context)
         state = self._registry.contexts.of_context(context)
-        self._check_visible(may, state, schema_id)
+        if not self._is_visible(may, state, schema_id):
+            raise SchemaNotFoundError(f"Schema {schema_id} not found")
         if name and all(subject_of(query.subject) != each for each, _ in state.uses[schema_id]):
             raise SchemaNotFoundError(f"Schema {schema_id} not found in '{query.subject}'")
         max_id = state.next_id - 1 if query.fetch_max_id else None
         text = await self._formatted(schema, query.format)
         return schema_out(schema, text, max_id)
 
-    def _check_visible(self, may: Permissions, state: RegistryState, schema_id: int) -> None:
+    @staticmethod
+    def _is_visible(may: Permissions, state: RegistryState, schema_id: int) -> bool:
         """A schema of nothing that the client may see is as if it did not exist."""
-        if may.is_open:
-            return
-        if not visible_subjects(may, {subject for subject, _ in state.uses[schema_id]}):
-            raise SchemaNotFoundError(f"Schema {schema_id} not found")
+        uses = state.uses[schema_id]
+        return may.is_open or bool(visible_subjects(may, {subject for subject, _ in uses}))
 
     async def _formatted(self, schema: Schema, form: str) -> str | None:
         """The text in the form that was asked for; None where none was."""
@@ -219,7 +218,8 @@ class SchemaRoutes:
         context, name = Qualified.of(query.subject)
         self._registry.schema(schema_id, context)
         state = self._registry.contexts.of_context(context)
-        self._check_visible(may, state, schema_id)
+        if not self._is_visible(may, state, schema_id):
+            raise SchemaNotFoundError(f"Schema {schema_id} not found")
         return [
             SubjectVersion(subject, number)
             for subject, number in sorted(state.uses[schema_id])
@@ -238,9 +238,9 @@ class SchemaRoutes:
         except ValueError:
             raise SchemaNotFoundError(f"Schema {path.guid[:60]} not found") from None
         for state in self._registry.contexts.by_context.values():
-            if guid in state.guids:
-                self._check_visible(may, state, state.guids[guid])
-                schema = state.schemas[state.guids[guid]]
+            schema_id = state.guids.get(guid)
+            if schema_id is not None and self._is_visible(may, state, schema_id):
+                schema = state.schemas[schema_id]
                 return schema_out(schema, await self._formatted(schema, query.format))
         raise SchemaNotFoundError(f"Schema {guid} not found")
 

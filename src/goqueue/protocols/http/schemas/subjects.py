@@ -24,7 +24,7 @@ from goqueue.protocols.http.api.rights import DELETE, DESCRIBE, WRITE
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc
 from goqueue.protocols.http.schemas.dialect import REGISTRY, REGISTRY_JSON
-from goqueue.protocols.http.schemas.rights import LISTED, on_subject, visible_subjects
+from goqueue.protocols.http.schemas.rights import LISTED, on_subject, visible_subjects, with_schema
 from goqueue.protocols.http.schemas.schema_shapes import (
     Deleted,
     Form,
@@ -197,7 +197,7 @@ class SubjectRoutes:
                 found.append(name)
         return page(sorted(visible_subjects(may, found)), query.offset, query.limit)
 
-    @registry("POST", "/subjects/{subject}", right=on_subject(DESCRIBE))
+    @registry("POST", "/subjects/{subject}", right=with_schema(DESCRIBE))
     async def look_up(
         self, path: SubjectPath, query: LookupQuery, body: SchemaIn, request: Request
     ) -> VersionOut:
@@ -230,7 +230,7 @@ class SubjectRoutes:
         ]
         return page(numbers, query.offset, query.limit)
 
-    @registry("POST", "/subjects/{subject}/versions", right=on_subject(WRITE))
+    @registry("POST", "/subjects/{subject}/versions", right=with_schema(WRITE))
     async def register(
         self, path: SubjectPath, query: RegisterQuery, body: SchemaIn, request: Request
     ) -> Registered:
@@ -302,7 +302,7 @@ class SubjectRoutes:
     @registry(
         "POST",
         "/compatibility/subjects/{subject}/versions/{version}",
-        right=on_subject(DESCRIBE),
+        right=with_schema(DESCRIBE),
     )
     async def check(
         self, path: VersionPath, query: CheckQuery, body: SchemaIn, request: Request
@@ -310,7 +310,7 @@ class SubjectRoutes:
         """Whether a schema is compatible with one version, by the subject's level."""
         return await self._check(path.name, version_of(path.version), query, body, request)
 
-    @registry("POST", "/compatibility/subjects/{subject}/versions", right=on_subject(DESCRIBE))
+    @registry("POST", "/compatibility/subjects/{subject}/versions", right=with_schema(DESCRIBE))
     async def check_all(
         self, path: SubjectPath, query: CheckQuery, body: SchemaIn, request: Request
     ) -> Verdict:

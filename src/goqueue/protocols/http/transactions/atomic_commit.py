@@ -8,7 +8,13 @@ import msgspec
 
 from goqueue.model.limits import MAX_SERIES_TRANSACTIONS
 from goqueue.protocols.http.api.places import transaction
-from goqueue.protocols.http.api.rights import ID_WRITE, WRITE, on_transactional_id, within
+from goqueue.protocols.http.api.rights import (
+    ID_WRITE,
+    WRITE,
+    all_of,
+    on_transactional_id,
+    within,
+)
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc
 from goqueue.protocols.http.transactions.transaction_shapes import (
@@ -94,7 +100,9 @@ class AtomicCommitRoutes:
     @route(
         "POST",
         "/transactions/commit-together",
-        right=within(ID_WRITE, note="each member"),
+        right=all_of(
+            on_transactional_id(WRITE, "body.series"), within(ID_WRITE, note="each member")
+        ),
         tag=_TAG,
         max_body_bytes=_BODY_BYTES,
         place=transaction("body.series"),
@@ -107,8 +115,6 @@ class AtomicCommitRoutes:
         """
         for each in body.members:
             may.require(ID_WRITE, each.transactional_id)
-        if not body.members:
-            may.require(ID_WRITE, body.series)
         members = tuple(
             Member(each.transactional_id, Identity(each.producer_id, each.epoch))
             for each in body.members

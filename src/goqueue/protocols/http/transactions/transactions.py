@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final, cast
 
-from goqueue.model.errors import TopicError, UnknownProducerError
+from goqueue.model.errors import TopicError
 from goqueue.model.topic_partition import TopicPartition, numbers_by_topic
 from goqueue.partitions.markers import Marker
 from goqueue.protocols.http.api.codecs import to_bytes
@@ -18,11 +18,13 @@ from goqueue.protocols.http.api.rights import (
     ID_WRITE,
     IDEMPOTENT_WRITE,
     READ,
+    TOPIC_DESCRIBE,
     WRITE,
     all_of,
     on_cluster,
     on_group,
     on_topic,
+    some,
     within,
 )
 from goqueue.protocols.http.api.route import route
@@ -46,6 +48,7 @@ from goqueue.protocols.http.transactions.transaction_shapes import (
     TransactionPublished,
     TransactionStats,
 )
+from goqueue.protocols.own_producers import own_transactional_id
 from goqueue.protocols.permissions import Permissions
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.transactions.messages import Identity, InitRequest, TransactionFilter, TransactionView
@@ -59,7 +62,7 @@ _TAG: Final = "transactions"
 _PLACE: Final = transaction("body.transactional_id", "body.producer_id")
 
 
-_OWN: Final = within(ID_WRITE, note="of the producer")
+_OWN: Final = some(ID_WRITE, note="of the producer")
 _INITIALISED: Final = all_of(
     within(ID_WRITE, note="of the producer, if it has one"),
     within(IDEMPOTENT_WRITE, note="if it has none"),
@@ -121,17 +124,14 @@ class TransactionRoutes:
     ) -> TransactionOut:
         """Send a heartbeat, so that an open transaction is not aborted."""
         identity = Identity(path.producer_id, body.epoch)
-        transactional_id = await self._id_of(may, path.producer_id, body.transactional_id)
+        transactional_id = await own_transactional_id(
+            self._transactions, may, path.producer_id, body.transactional_id
+        )
         self._transactions.heartbeat(transactional_id, identity)
-        return transaction_out(self._transactions.describe(transactional_id))
+        return self._out(may, transactional_id)
 
-    async def _id_of(self, may: Permissions, producer_id: int, claimed: str | None) -> str:
-        """The transactional id of a producer, which is also what the request says, if it does."""
-        actual = await self._transactions.find_id(producer_id)
-        if claimed not in {None, actual}:
-            raise UnknownProducerError(f"producer {producer_id} is not the one of {claimed!r}")
-        may.require(ID_WRITE, actual)
-        return actual
+    def _out(self, may: Permissions, transactional_id: str) -> TransactionOut:
+        return _transaction_out(may, self._transactions.describe(transactional_id))
 
     # --- One transaction -------------------------------------------------------------------------
 
@@ -140,11 +140,13 @@ class TransactionRoutes:
         """Begin a transaction. A producer has at most one open."""
         transactional_id, identity = await self._who(may, body)
         await self._transactions.begin(transactional_id, identity)
-        return transaction_out(self._transactions.describe(transactional_id))
+        return self._out(may, transactional_id)
 
     async def _who(self, may: Permissions, body: ProducerBody) -> tuple[str, Identity]:
-        identity = Identity(body.producer_id, body.epoch)
-        return await self._id_of(may, body.producer_id, body.transactional_id), identity
+        transactional_id = await own_transactional_id(
+            self._transactions, may, body.producer_id, body.transactional_id
+        )
+        return transactional_id, Identity(body.producer_id, body.epoch)
 
     @route(
         "POST",
@@ -159,7 +161,7 @@ class TransactionRoutes:
         place = TopicPartition(body.topic, body.partition)
         self._broker.topics.catalogue.require(place)
         await self._transactions.add_partitions(transactional_id, identity, [place])
-        return transaction_out(self._transactions.describe(transactional_id))
+        return self._out(may, transactional_id)
 
     @route(
         "POST",
@@ -227,7 +229,9 @@ class TransactionRoutes:
     @route("POST", "/transactions/commit", right=_OWN, tag=_TAG, place=_PLACE)
     async def commit(self, body: ProducerBody, may: Permissions) -> TransactionOut:
         """Commit a transaction."""
-        return await self._end(*await self._who(may, body), Marker.COMMIT)
+        transactional_id, identity = await self._who(may, body)
+        await self._transactions.end(transactional_id, identity, Marker.COMMIT)
+        return self._out(may, transactional_id)
 
     @route("POST", "/transactions/abort", right=_OWN, tag=_TAG, place=_PLACE)
     async def abort(self, body: AbortBody, may: Permissions) -> TransactionOut:
@@ -236,9 +240,12 @@ class TransactionRoutes:
         Without a producer, by an administrator: the producer is fenced.
         """
         if body.producer_id is not None and body.epoch is not None:
-            transactional_id = await self._id_of(may, body.producer_id, body.transactional_id)
+            transactional_id = await own_transactional_id(
+                self._transactions, may, body.producer_id, body.transactional_id
+            )
             identity = Identity(body.producer_id, body.epoch)
-            return await self._end(transactional_id, identity, Marker.ABORT)
+            await self._transactions.end(transactional_id, identity, Marker.ABORT)
+            return self._out(may, transactional_id)
         if body.transactional_id is None or body.producer_id is not None or body.epoch is not None:
             raise FieldError(
                 "no producer is named: expected its id and epoch, or a transactional id alone",
@@ -247,13 +254,7 @@ class TransactionRoutes:
             )
         may.require(ID_WRITE, body.transactional_id)
         await self._transactions.abort(body.transactional_id)
-        return transaction_out(self._transactions.describe(body.transactional_id))
-
-    async def _end(
-        self, transactional_id: str, identity: Identity, marker: Marker
-    ) -> TransactionOut:
-        await self._transactions.end(transactional_id, identity, marker)
-        return transaction_out(self._transactions.describe(transactional_id))
+        return self._out(may, body.transactional_id)
 
     # --- Looking ---------------------------------------------------------------------------------
 
@@ -271,7 +272,7 @@ class TransactionRoutes:
         wanted = TransactionFilter(states, matches=lambda each: name is None or each == name)
         listed = await self._transactions.told(lambda: self._transactions.list(wanted))
         seen = may.visible(ID_DESCRIBE, listed, lambda each: each.transactional_id)
-        found = [transaction_out(each) for each in seen]
+        found = [_transaction_out(may, each) for each in seen]
         found.sort(key=lambda each: each.transactional_id)
         return TransactionList(found, len(found))
 
@@ -290,8 +291,9 @@ class TransactionRoutes:
         )
 
 
-def transaction_out(view: TransactionView) -> TransactionOut:
-    """A transactional id as JSON shows it."""
+def _transaction_out(may: Permissions, view: TransactionView) -> TransactionOut:
+    """A transactional id as JSON shows it, with the topics that the client may see."""
+    places = [each for each in view.partitions if may.allows(TOPIC_DESCRIBE, each[0])]
     return TransactionOut(
         view.transactional_id,
         view.transaction_id,
@@ -301,5 +303,5 @@ def transaction_out(view: TransactionView) -> TransactionOut:
         view.timeout_ms,
         view.started_ms if view.started_ms >= 0 else None,
         view.updated_ms,
-        numbers_by_topic(TopicPartition(*place) for place in view.partitions),
+        numbers_by_topic(TopicPartition(*place) for place in places),
     )

@@ -24,6 +24,7 @@ from goqueue.protocols.kafka.rights import (
     group,
     within,
 )
+from goqueue.protocols.kafka.topic_ids import topic_with_id
 from goqueue.protocols.kafka.turns import Each, encode_settled, in_turns, once_each
 from goqueue.protocols.permissions import UNRESTRICTED, Permissions
 from goqueue.wire.kafka.api_keys import ApiKey
@@ -102,7 +103,7 @@ class GroupOffsetsApi(BrokerApi):
         name = topic.name
         if ctx.version >= _TOPIC_IDS_FROM:
             try:
-                name = self._broker.topics.catalogue.topic_with_id(topic.topic_id).name
+                name = topic_with_id(self._broker.topics, ctx.may, topic.topic_id).name
             except GoQueueError as error:
                 return "", code_for(error)
         return name, ErrorCode.none if ctx.may.allows(right, name) else code_of(right)

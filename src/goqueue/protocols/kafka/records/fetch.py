@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from goqueue.model.errors import AuthorizationFailedError, GoQueueError, TopicError
+from goqueue.model.errors import (
+    AuthorizationFailedError,
+    GoQueueError,
+    TopicAuthorizationFailedError,
+    TopicError,
+)
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Isolation
 from goqueue.protocols.kafka.brokers import leader_of
@@ -29,6 +34,7 @@ from goqueue.protocols.kafka.registry import Waiting, api
 from goqueue.protocols.kafka.rights import TOPIC_READ, within
 from goqueue.protocols.kafka.tenant_names import fetch_inside, fetched_outside
 from goqueue.protocols.kafka.throttling import Throttling
+from goqueue.protocols.kafka.topic_ids import topic_with_id
 from goqueue.protocols.kafka.turns import Pace
 from goqueue.protocols.permissions import Permissions
 from goqueue.reading.fetch import Fetched, FetchRequest, PartitionRead
@@ -170,7 +176,16 @@ class FetchApi:
     async def _read(
         self, ctx: RequestContext, session: FetchSession, plan: _Plan, reading: FetchRequest
     ) -> Response:
-        return self._answer(ctx, session, plan, await self._broker.fetcher.fetch(reading))
+        fetched = await self._broker.fetcher.fetch(reading)
+        may = plan.may
+        if may is not None:  # it has waited, and may have lost a right meanwhile
+            fetched = [
+                each
+                if may.allows(TOPIC_READ, each.read.partition.topic)
+                else Fetched(each.read, error=TopicAuthorizationFailedError())
+                for each in fetched
+            ]
+        return self._answer(ctx, session, plan, fetched)
 
     def _reading(
         self, ctx: RequestContext, request: wire.FetchRequest, plan: _Plan
@@ -224,7 +239,7 @@ class FetchApi:
     def _add(self, plan: _Plan, place: Place, wanted: Wanted, *, looks: bool = False) -> None:
         """Read a partition, if there is such a topic; with `looks`, if there is the partition."""
         try:
-            partition = TopicPartition(self._topic_name(place), place.partition)
+            partition = TopicPartition(self._topic_name(plan, place), place.partition)
             if plan.may is not None:
                 plan.may.require(TOPIC_READ, partition.topic)
             if looks:
@@ -240,10 +255,12 @@ class FetchApi:
             PartitionRead(partition, read.fetch_offset, read.max_bytes, read.current_leader_epoch)
         )
 
-    def _topic_name(self, place: Place) -> str:
-        if place.topic_id is not None:
+    def _topic_name(self, plan: _Plan, place: Place) -> str:
+        if place.topic_id is None:
+            return place.name or ""
+        if plan.may is None:
             return self._broker.topics.catalogue.topic_with_id(place.topic_id).name
-        return place.name or ""
+        return topic_with_id(self._broker.topics, plan.may, place.topic_id).name
 
 
 class _Plan(msgspec.Struct):

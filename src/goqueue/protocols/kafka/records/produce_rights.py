@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import AuthorizationFailedError, GoQueueError, TopicError
-from goqueue.protocols.kafka.rights import ID_WRITE, TOPIC_WRITE, code_of
+from goqueue.protocols.kafka.rights import ID_WRITE, TOPIC_DESCRIBE, TOPIC_WRITE, code_of
+from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.produce import PartitionResult, TopicResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from goqueue.protocols.kafka.context import Peer, RequestContext
+    from goqueue.protocols.permissions import Permissions
     from goqueue.publishing.straight import StraightWay
     from goqueue.wire.kafka.produce import ProduceRequest, TopicData
 
@@ -37,14 +39,25 @@ def permitted(
             refusal = error
     kept = []
     for topic in request.topics:
-        try:
-            may = ctx.may.allows(TOPIC_WRITE, name_of(topic))
-        except TopicError:
-            may = True  # there is no topic of this id, which is said where it is published
-        if may:
+        code = _refusal(ctx.may, topic, name_of)
+        if code is None:
             kept.append(topic)
         else:
-            code = code_of(TOPIC_WRITE)
             parts = [PartitionResult(each.partition, code) for each in topic.partitions]
             ctx.refuse("responses", [TopicResult(topic.name, topic.topic_id, parts)])
     return request._replace(topics=kept), refusal
+
+
+def _refusal(
+    may: Permissions, topic: TopicData, name_of: Callable[[TopicData], str]
+) -> ErrorCode | None:
+    """Why the client may not write to a topic; None if it may."""
+    try:
+        name = name_of(topic)
+    except TopicError:
+        return None  # there is no topic of this id, which is said where it is published
+    if may.allows(TOPIC_WRITE, name):
+        return None
+    if topic.topic_id is not None and not may.allows(TOPIC_DESCRIBE, name):
+        return ErrorCode.unknown_topic_id
+    return code_of(TOPIC_WRITE)

@@ -131,8 +131,12 @@ class ShareFetchApi:
         taken, outcomes = await self._take(ctx, turn, said, can_renew=request.is_renew_ack)
         if not taken.found:  # a topic may have been deleted meanwhile: say which
             _, missing = self._partitions(ctx.may, session.places)
+        found = {**missing, **taken.found}
+        for place in taken.found:
+            if not self._queues.may_read(ctx.may, place):  # not any more, after it has waited
+                found[place] = SharedPartition(place[1], ErrorCode.topic_authorization_failed)
         told = session.places if epoch == INITIAL_EPOCH else ()
-        return self._answer(ctx, taken, outcomes, {**missing, **taken.found}, told)
+        return self._answer(ctx, taken, outcomes, found, told)
 
     def _partitions(
         self, may: Permissions, places: Iterable[TopicIdPartition]
@@ -142,8 +146,7 @@ class ShareFetchApi:
         missing: dict[TopicIdPartition, SharedPartition] = {}
         for place in places:
             try:
-                partition = self._members.partition(place)
-                may.require(TOPIC_READ, partition.topic)
+                partition = self._queues.partition(may, place)
                 self._turns.check_led(partition)
                 wanted.append(partition)
             except (TopicError, AuthorizationFailedError) as error:
@@ -240,8 +243,7 @@ class ShareFetchApi:
         acknowledged: dict[TopicPartition, list[AcknowledgedOffsets]] = {}
         for place, batches_said in said.items():
             try:
-                partition = self._members.partition(place)
-                ctx.may.require(TOPIC_READ, partition.topic)
+                partition = self._queues.partition(ctx.may, place)
                 acknowledged[partition] = acknowledged_offsets(batches_said, can_renew=can_renew)
                 places[partition] = place
             except GoQueueError as error:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import (
-    AuthorizationFailedError,
     CoordinatorUnavailableError,
     GoQueueError,
     InvalidGroupRequestError,
@@ -32,6 +32,7 @@ from goqueue.protocols.kafka.limits import MAX_FETCH_BYTES
 from goqueue.protocols.kafka.registry import ApiKey, Waiting
 from goqueue.protocols.kafka.rights import GROUP_READ, TOPIC_READ
 from goqueue.protocols.kafka.share.queue_settlements import plain_said, said_in
+from goqueue.protocols.kafka.topic_ids import topic_with_id
 from goqueue.queues.share.acknowledging import ShareAcks
 from goqueue.queues.share.members import ShareMembers
 from goqueue.queues.whole_batches import delivered, parts
@@ -46,11 +47,11 @@ from goqueue.wire.kafka.plain_share import (
 from goqueue.wire.kafka.share_fetch import RECORD_LIMIT, SharedPartition, encode_response
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterable
     from uuid import UUID
 
     from goqueue.broker.broker import Broker
-    from goqueue.model.topic_partition import TopicIdPartition
+    from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
     from goqueue.protocols.kafka.context import Peer, Response, Struct
     from goqueue.protocols.kafka.share.fetch_connections import FetchConnections
     from goqueue.protocols.kafka.share.queue_settlements import Said
@@ -99,18 +100,22 @@ class QueueFetches:
             may.allows(TOPIC_READ, topics[key[0]].name) for key in said
         )
 
-    def _permitted(self, may: Permissions, said: Said, refused: _Refused) -> tuple[Said, _Refused]:
-        """What a client may acknowledge, and why not, of all the rest."""
-        if may.is_open:
-            return said, refused
-        refused = dict(refused)
-        topics = self._broker.topics.catalogue.by_id
-        for key in said:
-            try:
-                may.require(TOPIC_READ, topics[key[0]].name)
-            except AuthorizationFailedError as error:
-                refused[key] = error
-        return {key: each for key, each in said.items() if key not in refused}, refused
+    def partition(self, may: Permissions, place: TopicIdPartition) -> TopicPartition:
+        """A partition that the client may read, which it names by the id of its topic.
+
+        Raises:
+            TopicError: it is not there, or the client may not see it.
+            AuthorizationFailedError: it may see it and not read it.
+        """
+        topic_with_id(self._broker.topics, may, place[0])
+        partition = self._members.partition(place)
+        may.require(TOPIC_READ, partition.topic)
+        return partition
+
+    def may_read(self, may: Permissions, place: TopicIdPartition) -> bool:
+        """Whether the client may read a partition, if it is there."""
+        topic = self._broker.topics.catalogue.by_id.get(place[0])
+        return topic is None or may.allows(TOPIC_READ, topic.name)
 
     # --- ShareFetch ------------------------------------------------------------------------------
 
@@ -137,10 +142,10 @@ class QueueFetches:
             request.visibility_ms,
         )
         try:
-            said, refused = said_in(self._members, request)
+            said, refused = said_in(partial(self.partition, ctx.may), request)
         except GoQueueError as error:
             return named_error(error)
-        return await self._fetch(ctx.peer, wanted, *self._permitted(ctx.may, said, refused))
+        return await self._fetch(ctx.peer, wanted, said, refused)
 
     async def _fetch(
         self, peer: Peer, wanted: QueueFetch, said: Said, refused: _Refused
@@ -168,12 +173,10 @@ class QueueFetches:
         member = self._broker.queue_members.find(group_id, member_id)
         if member is None:
             raise UnknownMemberError(f"there is no queue group {group_id!r}: join it first")
-        if not self._authorizer.is_open:
-            for name in self._broker.queue_members.topics_of(member):
-                peer.session.permissions.require(TOPIC_READ, name)
+        self._check(peer, self._broker.queue_members.topics_of(member))
         self._connections.used_by(peer.session, (group_id, member_id))
         try:
-            return await self._broker.deliverer.acquire(
+            found = await self._broker.deliverer.acquire(
                 member,
                 limit=wanted.max_records,
                 max_wait_ms=wanted.max_wait_ms if may_wait else 0,
@@ -188,6 +191,14 @@ class QueueFetches:
         except TopicError:  # one of them was just deleted; there may be others
             await asyncio.sleep(_PAUSE_S)
             return []
+        self._check(peer, (each.partition.id.topic for each in found))
+        return found
+
+    def _check(self, peer: Peer, topics: Iterable[str]) -> None:
+        """Refuse what the client may not read, or may not any more after it has waited."""
+        if not self._authorizer.is_open:
+            for name in topics:
+                peer.session.permissions.require(TOPIC_READ, name)
 
     def _visibility_ms(self, group_id: str) -> int:
         group = None
@@ -228,10 +239,9 @@ class QueueFetches:
     async def acknowledge(self, ctx: RequestContext, request: Struct) -> Response:
         """Take in what a client says of messages it has."""
         try:
-            said, refused = said_in(self._members, request)
+            said, refused = said_in(partial(self.partition, ctx.may), request)
         except GoQueueError as error:
             return named_error(error)
-        said, refused = self._permitted(ctx.may, said, refused)
         return await self._acknowledge(ctx.version, request.group_id, said, refused)
 
     async def _acknowledge(

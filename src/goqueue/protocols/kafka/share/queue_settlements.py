@@ -12,7 +12,7 @@ from goqueue.queues.share.settlements import Settlement
 from goqueue.wire.kafka.share_fetch import NONCE_BYTES, RANGE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from goqueue.model.ranges import Range
     from goqueue.model.topic_partition import TopicIdPartition
@@ -49,9 +49,11 @@ def plain_said(members: ShareMembers, settlements: Sequence[PlainSettlement]) ->
 
 
 def said_in(
-    members: ShareMembers, request: Struct
+    check: Callable[[TopicIdPartition], object], request: Struct
 ) -> tuple[Said, dict[TopicIdPartition, GoQueueError]]:
     """What a request says; and why not, of partitions where it cannot be taken in.
+
+    `check` raises where the client may not acknowledge anything.
 
     Raises:
         InvalidGroupRequestError: nothing of it can.
@@ -66,7 +68,7 @@ def said_in(
             place = topic.topic_id, each.partition_index
             count += sum(len(one.nonces) for one in each.settlements) // NONCE_BYTES
             try:
-                members.partition(place)
+                check(place)
                 settlements = [settlement_of(one) for one in each.settlements]
                 said[place] = said.get(place, []) + settlements
             except GoQueueError as error:

@@ -26,6 +26,7 @@ from goqueue.protocols.kafka.rights import (
     within,
 )
 from goqueue.protocols.kafka.throttling import Throttling
+from goqueue.protocols.kafka.topic_ids import topic_with_id
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 from goqueue.topics.replica_assignments import (
     ANYWHERE,
@@ -194,7 +195,7 @@ class AdminTopicsApi:
             if name not in catalogue.by_name and topic_id not in catalogue.by_id:
                 await self._broker.topics.refresh()
             if name is None:
-                found = self._broker.topics.catalogue.topic_with_id(topic_id).name
+                found = topic_with_id(self._broker.topics, may, topic_id).name
                 may.require(TOPIC_DELETE, found)
                 name = found
             self._admit(ctx, self._broker.topics.catalogue.topic(name).partition_count)

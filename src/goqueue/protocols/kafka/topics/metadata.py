@@ -22,6 +22,7 @@ from goqueue.protocols.kafka.rights import (
     all_of,
     within,
 )
+from goqueue.protocols.kafka.topic_ids import topic_with_id
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 from goqueue.topics.names import check_name
 from goqueue.wire.kafka.error_codes import ErrorCode
@@ -123,9 +124,7 @@ class MetadataApi:
                 await self._broker.topics.refresh()
             catalogue = self._broker.topics.catalogue
             if topic.topic_id:
-                found = catalogue.topic_with_id(topic.topic_id)
-                may.require(TOPIC_DESCRIBE, found.name)
-                return found
+                return topic_with_id(self._broker.topics, may, topic.topic_id)
             found = catalogue.by_name.get(name)
             return found or await self._missing(may, name, may_create=may_create)
         except GoQueueError as error:

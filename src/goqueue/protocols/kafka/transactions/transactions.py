@@ -42,7 +42,10 @@ class AtomicCommitApi:
     def __init__(self, broker: Broker) -> None:
         self._transactions = broker.transactions
 
-    @api(ApiKey.COMMIT_TOGETHER, right=within(ID_WRITE, note="each member"))
+    @api(
+        ApiKey.COMMIT_TOGETHER,
+        right=all_of(transactional_id(WRITE, "series"), within(ID_WRITE, note="each member")),
+    )
     async def commit_together(self, ctx: RequestContext, request: Struct) -> Response:
         """Commit a batch, or abort it. Asked again, the answer is the same."""
         for each in request.members:

@@ -1,0 +1,206 @@
+"""What clients without a right learn and do by ids, by references, and while they wait."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from goqueue.access.rights import Operation, ResourceType
+from goqueue.access.rules import Effect, Rule
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
+from protocol.access.test_kafka_rights import logged_in, sent
+from support.guarded import ID, SECRET, TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.guarded import GuardedServer
+
+WAIT_S = 60.0
+
+
+def ask(
+    server: GuardedServer, who: str, method: str, path: str, body: Any = None
+) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=WAIT_S)
+    try:
+        headers = {"Authorization": f"Bearer {server.token(who)}"}
+        text = None if body is None else json.dumps(body)
+        if text is not None:
+            headers["Content-Type"] = "application/json"
+        connection.request(method, path, text, headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read() or b"null")
+    finally:
+        connection.close()
+
+
+@contextmanager
+def rule(
+    server: GuardedServer,
+    who: str,
+    kind: ResourceType,
+    name: str,
+    *,
+    effect: Effect = Effect.ALLOW,
+) -> Iterator[None]:
+    """A rule about a client, by its user and by its key."""
+    labels = [f"User:{each}" for each in (who, server.keys[who][0])]
+    made = [Rule(label, kind, name, Operation.ALL, effect) for label in labels]
+    rules = server.broker.access.rules
+    server.run(rules.change({each.id: each for each in made}))
+    try:
+        yield
+    finally:
+        server.run(rules.change({each.id: None for each in made}))
+
+
+def test_a_message_is_not_decoded_by_a_schema_that_its_reader_may_not_see(
+    server: GuardedServer,
+) -> None:
+    """Anybody can write the id of any schema into a message."""
+    ask(server, "other", "POST", "/topics", {"name": "guesses", "num_partitions": 1})
+    for schema_id in (server.hidden.schema, server.absent.schema):
+        value = b"\0" + schema_id.to_bytes(4, "big") + b"\x02x"
+        message = {"value": base64.b64encode(value).decode(), "encoding": "base64"}
+        body = {"messages": [message]}
+        assert ask(server, "other", "POST", "/topics/guesses/messages", body)[0] == 200
+    for path in (
+        "partitions/0/messages?offset=0&decode=auto",
+        "search?direction=oldest",
+        "export",
+    ):
+        connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=WAIT_S)
+        headers = {"Authorization": f"Bearer {server.token('other')}"}
+        connection.request("GET", f"/topics/guesses/{path}", headers=headers)
+        text = connection.getresponse().read().decode()
+        connection.close()
+        assert SECRET not in text
+        assert '"decoded":{' not in text
+        if path != "export":
+            hidden, absent = (
+                f"names a schema, then {schema_id}, which is not registered"
+                for schema_id in (server.hidden.schema, server.absent.schema)
+            )
+            assert hidden in text
+            assert absent in text
+
+
+def test_a_schema_refers_to_none_that_its_author_may_not_see(server: GuardedServer) -> None:
+    fields = [{"name": "one", "type": f"{SECRET}Record"}]
+    schema = json.dumps({"type": "record", "name": "Mine", "fields": fields})
+    told = []
+    with rule(server, "stranger", ResourceType.TOPIC, "mine"):
+        for things in (server.hidden, server.absent):
+            subject = f"{things.topic}-value"
+            reference = {"name": f"{SECRET}Record", "subject": subject, "version": 1}
+            body = {"schema": schema, "references": [reference]}
+            for path in (
+                "/subjects/mine-value/versions",
+                "/subjects/mine-value",
+                "/compatibility/subjects/mine-value/versions?verbose=true",
+            ):
+                status, answer = ask(server, "stranger", "POST", path, body)
+                assert status == 403
+                told.append(str(answer).replace(things.topic, "<topic>"))
+    assert told[:3] == told[3:]
+
+
+def test_pipelines_of_a_tenant_have_bare_names_and_are_its_own(server: GuardedServer) -> None:
+    report = {"state": "running", "queries": [{"name": "q", "sources": ["bills"]}]}
+    status, made = ask(server, "other", "PUT", "/pipelines/nightly", report)
+    assert (status, made["name"], made["queries"][0]["sources"]) == (200, "nightly", ["bills"])
+    listed = ask(server, "other", "GET", "/pipelines")[1]["pipelines"]
+    assert [each["name"] for each in listed] == ["nightly"]
+    inside = {each["name"] for each in server.ask("GET", "/pipelines")["pipelines"]}
+    assert {"revenue", "globex.nightly", server.hidden.pipeline} <= inside
+    assert ask(server, "other", "DELETE", "/pipelines/nightly")[1] == {"removed": "nightly"}
+
+
+def test_a_pipeline_that_names_no_topic_is_guarded_by_its_name(server: GuardedServer) -> None:
+    report: dict[str, Any] = {"state": "starting", "queries": []}
+    assert ask(server, "readonly", "PUT", "/pipelines/quiet", report)[0] == 403
+    assert ask(server, "consumer", "PUT", "/pipelines/quiet", report)[0] == 200
+    listed = ask(server, "other", "GET", "/pipelines")[1]["pipelines"]
+    assert "quiet" not in [each["name"] for each in listed]
+    assert ask(server, "stranger", "GET", "/pipelines/quiet")[0] == 404
+    assert ask(server, "stranger", "DELETE", "/pipelines/quiet")[0] == 403
+    assert ask(server, "consumer", "DELETE", "/pipelines/quiet")[0] == 200
+
+
+def test_transactions_of_a_series_are_ended_by_those_who_may_use_it(server: GuardedServer) -> None:
+    """A batch aborts the other open transactions of its series, whoever has begun them."""
+    batch = {"series": ID, "number": 9, "members": []}
+    fields = {"series": ID, "number": 9, "keep_ms": 1000, "committed": False, "members": []}
+    with rule(server, "stranger", ResourceType.TRANSACTIONAL_ID, "mine"):
+        own = {"transactional_id": "mine", "producer_id": 1, "epoch": 0}
+        for members in ([], [own]):
+            body = {**batch, "members": members}
+            assert ask(server, "stranger", "POST", "/transactions/commit-together", body)[0] == 403
+        with logged_in(server, *server.login("stranger")) as raw:
+            answer = sent(raw, ApiKey.COMMIT_TOGETHER, fields)
+    assert answer.error_code == ErrorCode.transactional_id_authorization_failed
+
+
+def test_a_transaction_is_shown_without_the_topics_that_one_may_not_see(
+    server: GuardedServer,
+) -> None:
+    name = server.hidden.transactional_id
+    with rule(server, "stranger", ResourceType.TRANSACTIONAL_ID, name):
+        status, answer = ask(server, "stranger", "GET", "/transactions")
+    (shown,) = answer["transactions"]
+    assert (status, shown["transactional_id"], shown["partitions"]) == (200, name, {})
+
+
+def test_a_trace_is_shown_to_those_who_may_see_all_its_topics(server: GuardedServer) -> None:
+    """A producer names the same trace in messages to two topics."""
+    header = {"traceparent": f"00-{'7' * 32}-{'8' * 16}-01"}
+    for topic in (server.hidden.topic, TOPIC):
+        message = {"value": "x", "partition": 0, "headers": header}
+        sent_to = server.ask("POST", f"/topics/{topic}/messages", {"messages": [message]})
+    path = f"/topics/{TOPIC}/partitions/0/messages/{sent_to['results'][0]['offset']}/trace"
+    spans = server.ask("GET", path)["spans"]
+    assert {each["topic"] for each in spans if each["topic"]} == {TOPIC, server.hidden.topic}
+    with rule(server, "stranger", ResourceType.TOPIC, TOPIC):
+        assert ask(server, "stranger", "GET", path)[0] == 404
+
+
+@pytest.mark.parametrize("way", ["http", "http member", "kafka"])
+def test_who_loses_a_right_while_it_waits_gets_nothing(server: GuardedServer, way: str) -> None:
+    topic = f"waited-{way.replace(' ', '-')}"
+    server.run(server.broker.create_topic(topic, 1))
+    got: list[Any] = []
+
+    def wait_by_http() -> None:
+        path = f"/topics/{topic}/partitions/0/messages?offset=0&wait=15s"
+        got.append(ask(server, "consumer", "GET", path)[0])
+
+    def wait_as_member() -> None:
+        join = {"topics": [topic], "start": "earliest"}
+        path = f"/groups/of-{topic}"
+        member = ask(server, "consumer", "POST", f"{path}/join", join)[1]
+        who = f"member_id={member['member_id']}&generation={member['generation']}"
+        got.append(ask(server, "consumer", "GET", f"{path}/poll?{who}&timeout=15s")[0])
+
+    def wait_by_kafka() -> None:
+        with logged_in(server, *server.login("consumer")) as raw:
+            fetched = raw.fetch(topic, max_wait_ms=15_000, min_bytes=1)
+            got.append((fetched.error_code, bytes(fetched.records or b"")))
+
+    waits = {"http": wait_by_http, "http member": wait_as_member}
+    thread = threading.Thread(target=waits.get(way, wait_by_kafka))
+    thread.start()
+    time.sleep(1.0)  # until it waits
+    with rule(server, "consumer", ResourceType.TOPIC, topic, effect=Effect.DENY):
+        message = {"messages": [{"value": SECRET}]}
+        assert ask(server, "producer", "POST", f"/topics/{topic}/messages", message)[0] == 200
+        thread.join(WAIT_S)
+    assert got == [403] if way.startswith("http") else got == [(29, b"")]
