@@ -25,9 +25,12 @@ from support.server import ServerProcess
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from playwright.sync_api import ConsoleMessage, Request
+    from playwright.sync_api import BrowserContext, ConsoleMessage, Request
 
+FOREIGN: Final = "prizes.example"
+FOREIGN_ADDRESS: Final = "127.0.0.2"
 FLAGS: Final = (
+    f"--host-resolver-rules=MAP {FOREIGN} {FOREIGN_ADDRESS}",
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
@@ -117,6 +120,21 @@ def api(broker: ServerProcess) -> Iterator[HttpApi]:
     found = HttpApi(broker.http_port)
     yield found
     found.close()
+
+
+@pytest.fixture
+def new_context() -> Iterator[Callable[[], BrowserContext]]:
+    """Makes fresh profiles, for pages that are not the console's."""
+    made: list[BrowserContext] = []
+
+    def make() -> BrowserContext:
+        made.append(_chromium.get().new_context())
+        made[-1].set_default_timeout(PATIENCE_MS)
+        return made[-1]
+
+    yield make
+    for context in made:
+        context.close()
 
 
 @pytest.fixture
