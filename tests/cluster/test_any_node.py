@@ -166,6 +166,43 @@ def test_dead_letters_are_traced_and_purged_through_any_node(
     assert apis[2].get(f"/topics/{topic}/dlq")["total"] == 0
 
 
+def test_dead_letters_are_listed_counted_and_deleted_as_soon_as_they_are_stored(
+    cluster: Cluster, apis: dict[int, HttpApi]
+) -> None:
+    """By the node that knows which were redriven, whichever node leads their partitions."""
+    topic = cluster.unique_name()
+    assert apis[1].ask("POST", "/topics", {"name": topic, "num_partitions": 1}).status == 201
+    body = {"name": f"{topic}.dlq", "num_partitions": 3}
+    assert apis[1].ask("POST", "/topics", body).status == 201
+    for number in range(30):
+        letters = [{"value": f"{number}", "partition": at} for at in range(3)]
+        _publish(apis[NODES[number % 3]], f"{topic}.dlq", letters)
+        page = apis[NODES[(number + 1) % 3]].get(f"/topics/{topic}/dlq?limit=100")
+        assert (page["total"], len(page["letters"])) == (3, 3), number
+        chosen = {"filter": {"offsets": {f"{at}": [number] for at in range(3)}}}
+        assert apis[2].post(f"/topics/{topic}/dlq/delete", chosen)["deleted"] == 3
+        (line,) = (each for each in apis[3].get("/dlq")["topics"] if each["topic"] == topic)
+        assert (line["total"], line["newest_at"]) == (0, None)
+
+
+def test_a_topic_is_compacted_wherever_it_is_led(
+    cluster: Cluster, apis: dict[int, HttpApi]
+) -> None:
+    topic = cluster.unique_name()
+    settings = {"cleanup.policy": "compact", "internal.segment.bytes": 1024}
+    body = {"name": topic, "num_partitions": 3, "settings": settings}
+    assert apis[1].ask("POST", "/topics", body).status == 201
+    for number in range(20):
+        _publish(
+            apis[1],
+            topic,
+            [{"value": f"{number}" + "." * 100, "key": "k", "partition": at} for at in range(3)],
+        )
+    answer = apis[2].post(f"/admin/topics/{topic}/compact")
+    assert [each["partition"] for each in answer["partitions"]] == [0, 1, 2]
+    assert all(each["records_after"] < each["records_before"] for each in answer["partitions"])
+
+
 def test_views_of_all_nodes_come_to_the_same_totals(
     cluster: Cluster, apis: dict[int, HttpApi]
 ) -> None:

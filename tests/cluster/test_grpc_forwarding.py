@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import time
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -152,6 +153,15 @@ class Member:
                 break
         return taken
 
+    def end(self) -> grpc.StatusCode:
+        """How the stream ends, if by an error."""
+        with pytest.raises(grpc.RpcError) as ended:
+            for _ in self.call:
+                pass
+        self.close()
+        code: grpc.StatusCode = ended.value.code()
+        return code
+
     def close(self) -> None:
         self._sending.put(None)
 
@@ -173,20 +183,11 @@ def test_a_stream_of_a_member_passes_through_any_node_and_ends_when_its_coordina
         for _ in member.call:
             pass
         assert member.call.code() is grpc.StatusCode.OK
-    (there,) = [
-        node
-        for node in NODES
-        if "goqueue-coordinator" not in trailers(described(nodes, node, group))
-    ]
-    here = next(node for node in NODES if node != there)
+    there, here = split(nodes, group)
     member = Member(nodes, here, topic, group)
     next(iter(member.call))
     nodes.cluster.kill(there)
-    with pytest.raises(grpc.RpcError) as ended:
-        for _ in member.call:
-            pass
-    member.close()
-    assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert member.end() is grpc.StatusCode.UNAVAILABLE
     nodes.cluster.start(there)
 
 
@@ -194,6 +195,48 @@ def described(nodes: Nodes, node: int, group: str) -> Any:
     return nodes.surely(
         lambda: nodes.admin(node).DescribeGroup.with_call(pb.GroupRequest(name=group))
     )[1]
+
+
+def split(nodes: Nodes, group: str) -> tuple[int, int]:
+    """The node that coordinates a group, and one that does not."""
+    (there,) = [
+        node
+        for node in NODES
+        if "goqueue-coordinator" not in trailers(described(nodes, node, group))
+    ]
+    return there, next(node for node in NODES if node != there)
+
+
+def test_a_node_that_is_paused_is_waited_for_until_the_deadline_of_a_call_or_until_its_group_moves(
+    nodes,
+):
+    group = Cluster.unique_name()
+    first = Member(nodes, 1, TOPIC, group)
+    next(iter(first.call))
+    there, here = split(nodes, group)
+    member = Member(nodes, here, TOPIC, group)
+    next(iter(member.call))
+    nodes.cluster.pause(there)
+    try:
+        began_s = time.monotonic()
+        with pytest.raises(grpc.RpcError) as refused:
+            nodes.admin(here).DescribeGroup(pb.GroupRequest(name=group), timeout=0.5)
+        assert time.monotonic() - began_s < 5
+        assert refused.value.code() in {
+            grpc.StatusCode.DEADLINE_EXCEEDED,
+            grpc.StatusCode.UNAVAILABLE,
+        }
+        assert member.end() is grpc.StatusCode.UNAVAILABLE
+        assert time.monotonic() - began_s < 30
+        nodes.surely(lambda: next(iter(Member(nodes, here, TOPIC, group).call)))
+    finally:
+        nodes.cluster.resume(there)
+        first.close()
+    eventually(lambda: "goqueue-unanswered" not in trailers(listed(nodes, here)))
+
+
+def listed(nodes: Nodes, node: int) -> Any:
+    return nodes.admin(node).ListGroups.with_call(pb.ListGroupsRequest(), timeout=60)[1]
 
 
 def test_a_node_that_is_killed_is_named_and_answered_for_by_the_next_one(nodes):
@@ -206,7 +249,6 @@ def test_a_node_that_is_killed_is_named_and_answered_for_by_the_next_one(nodes):
     ]
     here, other = (node for node in NODES if node != there)
     nodes.cluster.kill(there)
-    _, call = nodes.admin(other).ListGroups.with_call(pb.ListGroupsRequest(), timeout=60)
-    assert trailers(call)["goqueue-unanswered"] == str(there)
+    assert trailers(listed(nodes, other))["goqueue-unanswered"] == str(there)
     nodes.surely(lambda: nodes.commit(here, group, 3))
     nodes.cluster.start(there)

@@ -62,7 +62,7 @@ class Plain:
 
     def ask(self, key: ApiKey, version: int, **fields: Any) -> Struct:
         self.raw.send(key, version, **self.names, **fields)
-        _, data = self.raw.answer_bytes()
+        _, data = self.raw.next_sender().answer_bytes()
         body = bytes(data[1:])
         self.bodies.append((key, version, body))
         return reader_of(kafka_schema(key, version, "response"))(Cursor(memoryview(body)))

@@ -247,7 +247,9 @@ class Broker(LogBroker):
 
     def _build_dead_letters(self) -> None:
         self.dead_letters = DeadLetters(self, self.queues)
-        self.letters = Letters(self.queues, self.topics, self.record_reader, self.executor)
+        self.letters = Letters(
+            self.queues, self.topics, self.positions, self.record_reader, self.executor
+        )
         self.redrives = Redrives(self, self.letters)
 
     def _build_pipelines(self) -> None:

@@ -79,11 +79,11 @@ class NewDeadLetters:
             with suppress(GoQueueError):  # deleted meanwhile, or the disk refuses: nobody can tell
                 topic = self._letters.topic(source)
                 if topic is not None:
-                    partitions = await self._letters.readable(source)
+                    partitions = await self._letters.told(source)
                     found.append(DeadLetterCount(await self._count(partitions), topic.name, source))
         for topic_name, pipeline in dict(self._elsewhere()).items():
             with suppress(GoQueueError):
-                count = await self._count(await self._letters.readable(topic_name, topic_name))
+                count = await self._count(await self._letters.told(topic_name, topic_name))
                 found.append(DeadLetterCount(count, topic_name, pipeline=pipeline))
         return sorted((each for each in found if each.count), key=lambda each: -each.count)
 

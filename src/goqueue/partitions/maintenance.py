@@ -234,11 +234,15 @@ class Maintenance:
     async def compact(self, partition_id: TopicPartition) -> CompactionStats | None:
         """Compact one log now, however dirty it is; None when it was deleted meanwhile.
 
+        Every node compacts its own replicas, whoever leads.
+
         Raises:
             TopicError: there is no such partition.
+            NotLeaderError: this node has no replica of it.
             DiskError, LogFailedError: the disk refused.
         """
-        topic, partition = self._partitions.resolve(partition_id)
+        partition = self._partitions.local(partition_id)
+        topic = self._topics.catalogue.topic(partition_id.topic)
         return await self._compact(partition, topic.settings, partition.log_end)
 
     async def _compact(

@@ -8,9 +8,12 @@ is asked.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from goqueue.model.errors import LeaderUnavailableError
 from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
+from goqueue.partitions.partition import Isolation
+from goqueue.partitions.waiting import Waiter
 from goqueue.reading.remote_source import RemoteSource
 
 if TYPE_CHECKING:
@@ -19,8 +22,13 @@ if TYPE_CHECKING:
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
     from goqueue.queues.remote_sources import RemoteSources
+    from goqueue.reading.positions import Ends
     from goqueue.reading.record_reader import RecordSource
     from goqueue.topics.catalogue import Topics
+
+_LOOKS: Final = 50
+_LOOK_S: Final = 0.1
+"""So often, and so long each, a source is waited for that is behind its leader."""
 
 
 async def known(source: RecordSource) -> None:
@@ -63,6 +71,30 @@ class QueueSources:
         Raises:
             TopicError: there is no such partition.
         """
+
+    async def reaching(self, partition_id: TopicPartition, ends: Ends) -> RecordSource:
+        """The source of a partition, once it can be read as far as its leader says.
+
+        Raises:
+            TopicError: there is no such partition.
+            LeaderUnavailableError: nothing comes from its leader.
+        """
+        isolation = Isolation.READ_COMMITTED
+        for _ in range(_LOOKS):
+            source = self.of(partition_id)  # another one as soon as there is a replica here
+            if source.is_leading or source.readable_to(isolation) >= ends.readable_to:
+                starts_at(source, ends.log_start)
+                return source
+            waiter, waiters = Waiter(1), source.waiters_for(isolation)
+            waiters.add(waiter)
+            try:
+                await waiter.wait(_LOOK_S)
+            finally:
+                waiters.discard(waiter)
+        raise LeaderUnavailableError(
+            f"{partition_id} is committed up to offset {ends.readable_to}, which has not come here "
+            "from its leader: try again"
+        )
 
     def find(self, key: TopicIdPartition) -> RecordSource | None:
         """The same; None when the topic is gone."""

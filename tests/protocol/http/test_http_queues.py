@@ -15,6 +15,7 @@ import pytest
 
 from support.http_api import HOST, HttpApi
 from support.pace import in_time, unhurried
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,11 @@ def ask(api: HttpApi, group: str, member: str, query: str = "") -> dict[str, Any
 def poll(api: HttpApi, group: str, member: str, query: str = "") -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = ask(api, group, member, query)["messages"]
     return found
+
+
+def wait_for_ready(api: HttpApi, group: str, count: int) -> None:
+    """Wait until the coordinator, which may have published nothing of it itself, has so many."""
+    eventually(lambda: api.get(f"/groups/{group}")["queue"]["ready"] == count)
 
 
 def nothing(api: HttpApi, group: str, member: str) -> bool:
@@ -282,6 +288,7 @@ def test_what_is_said_to_be_committed_next_is_only_what_this_member_was_handed(
     first, second = join(api, group, topic), join(api, group, topic)
     api.publish(topic, *"abcdef", partition=0)
     api.publish(topic, "urgent", partition=0, priority="critical")
+    wait_for_ready(api, group, 7)
     one = ask(api, group, first, "limit=3")
     assert values(one["messages"]) == ["urgent", "a", "b"]
     assert one["next_offsets"][topic]["0"] == 2
@@ -426,6 +433,7 @@ def test_lanes_share_the_turns_by_their_weights(
     member = join(api, group, topic, max_unacked=100_000)
     for priority in ("background", "low", "normal", "high", "critical"):
         api.publish(topic, *([priority] * 400), priority=priority)
+    wait_for_ready(api, group, 2000)
     taken: Counter[str] = Counter()
     for limit in (1, 3, 10, 86, 100, 200):
         found = poll(api, group, member, f"limit={limit}")
@@ -456,6 +464,7 @@ def test_other_weights_hold_from_the_next_poll_on(api: HttpApi, topic: str, grou
     member = join(api, group, topic, weights=[1, 1, 1, 1, 1])
     for priority in ("critical", "low"):
         api.publish(topic, *([priority] * 100), priority=priority, partition=0)
+    wait_for_ready(api, group, 200)
     assert Counter(values(poll(api, group, member, "limit=20"))) == {"critical": 10, "low": 10}
     path = f"/groups/{group}/settings"
     changed = api.ask("PUT", path, {"weights": {"critical": 9}}).json["settings"]
@@ -475,6 +484,7 @@ def test_a_lane_that_starves_is_served(api: HttpApi, topic: str, group: str) -> 
     )
     api.publish(topic, "patient", priority="background", partition=0)
     api.publish(topic, *(["x"] * 1000), priority="critical", partition=0)
+    wait_for_ready(api, group, 1001)
     assert "patient" not in values(poll(api, group, member, "limit=50"))
     changed = api.ask("PUT", f"/groups/{group}/settings", {"starvation_timeout": "1ms"})
     assert changed.status == 200

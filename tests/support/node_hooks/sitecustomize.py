@@ -6,6 +6,7 @@ named by `NODE_HOOKS_FOLDER` is where a test says and reads things.
 - A file `armed`: the process stops (SIGSTOP) before it next sends elections of a controller to the
   metadata store, and `reached` says so. What the store answers afterwards is in `result`.
 - `NODE_HOOKS_MISTAKE` names a mistake of `support.node_hooks.mistakes` that the broker makes.
+- `NODE_HOOKS_VERSION`: the broker is of this version, and serves nothing that others forward.
 - SIGUSR1: the stacks of all threads and tasks are appended to `stacks.txt`.
 """
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FOLDER: Final = "NODE_HOOKS_FOLDER"
+VERSION: Final = "NODE_HOOKS_VERSION"
 ARMED, REACHED, RESULT, STACKS = "armed", "reached", "result", "stacks.txt"
 _BROKER: Final = "goqueue.server.supervision.broker_child"
 
@@ -53,6 +55,21 @@ def _stop_before_elections(folder: Path) -> None:
     EtcdMetadataStore.transact = stopping  # type: ignore[assignment, method-assign]  # what the hook is
 
 
+def _be_of_version(version: str) -> None:
+    import goqueue  # noqa: PLC0415 - of a broker only
+    from goqueue.protocols.kafka.registry import ApiKey, Registry  # noqa: PLC0415 - as above
+
+    goqueue.__version__ = version
+    add = Registry.add
+
+    def adding(registry: Registry, family: object) -> None:
+        add(registry, family)
+        for key in (ApiKey.CALL_HTTP, ApiKey.CALL_GRPC):
+            registry.endpoints.pop((key, 0), None)
+
+    Registry.add = adding  # type: ignore[assignment, method-assign]  # what the hook is
+
+
 def _tell_stacks(folder: Path) -> None:
     def tell(*_: object) -> None:
         with (folder / STACKS).open("a") as file:
@@ -71,3 +88,5 @@ if FOLDER in os.environ and _BROKER in sys.orig_argv:
     _tell_stacks(Path(os.environ[FOLDER]))
     if mistake := os.environ.get("NODE_HOOKS_MISTAKE"):
         importlib.import_module("mistakes").ALL[mistake].plant()  # found beside this module
+    if version := os.environ.get(VERSION):
+        _be_of_version(version)

@@ -26,7 +26,10 @@ from goqueue.model.errors import (
     CoordinatorUnavailableError,
     GoQueueError,
     InternalTopicError,
+    LeaderUnavailableError,
+    OffsetNotAvailableError,
     OffsetOutOfRangeError,
+    PeerUnavailableError,
 )
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.model.tuples import NamedTuple
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 
     from goqueue.model.ranges import Range
     from goqueue.queues.service import Queues
+    from goqueue.reading.positions import Positions
     from goqueue.reading.record_reader import RecordReader, RecordSource
     from goqueue.records import Headers, Record
     from goqueue.topics.catalogue import Topic, Topics
@@ -145,11 +149,13 @@ class Letters:
         self,
         queues: Queues,
         topics: Topics,
+        positions: Positions,
         reader: RecordReader,
         executor: Executor,
     ) -> None:
         self._queues = queues
         self._topics = topics
+        self._positions = positions
         self._reader = reader
         self._gaps = LetterGaps(executor)
 
@@ -197,11 +203,26 @@ class Letters:
         return max(found, default=None)
 
     async def readable(self, source: str, letters_in: str | None = None) -> list[RecordSource]:
-        """`partitions`, once it is known how far each can be read. Raises like `topic`."""
+        """`partitions`, as far as their leaders have committed them. Raises like `partition`."""
+        places = [each.id for each in self.partitions(source, letters_in)]
+        return await asyncio.gather(*map(self._current, places))
+
+    async def told(self, source: str, letters_in: str | None = None) -> list[RecordSource]:
+        """The same as far as this node has heard, which costs nothing."""
         found = self.partitions(source, letters_in)
         for each in found:
             await known(each)
         return found
+
+    async def _current(self, place: TopicPartition) -> RecordSource:
+        """A partition with everything that was acknowledged by now, or what is here of it."""
+        sources = self._queues.sources
+        try:
+            return await sources.reaching(place, await self._positions.ends(place))
+        except (LeaderUnavailableError, OffsetNotAvailableError, PeerUnavailableError):
+            found = sources.of(place)
+            await known(found)
+            return found
 
     def partitions(self, source: str, letters_in: str | None = None) -> list[RecordSource]:
         """The partitions that hold the dead letters of a topic. Raises like `topic`."""
@@ -214,17 +235,14 @@ class Letters:
     async def partition(
         self, source: str, number: int, letters_in: str | None = None
     ) -> RecordSource:
-        """One of them, once it is known how far it can be read.
+        """One of them.
 
         Raises:
             TopicError: there is no such partition.
-            LeaderUnavailableError: its leader does not answer.
+            LeaderUnavailableError: its leader does not answer, and nothing of it is here.
         """
         self.topic(source, letters_in)
-        place = TopicPartition(letters_in or dead_letter_topic(source), number)
-        found = self._queues.sources.of(place)
-        await known(found)
-        return found
+        return await self._current(TopicPartition(letters_in or dead_letter_topic(source), number))
 
     def unmoved(self, partition: RecordSource, first: int, end: int) -> Iterator[Range]:
         """What of [first, end) was not redriven."""
@@ -251,8 +269,11 @@ class Letters:
 
     async def count(self, source: str) -> int:
         """How many letters were not redriven. Raises like `topic`."""
+        return await self._count(await self.readable(source))
+
+    async def _count(self, partitions: Iterable[RecordSource]) -> int:
         total = 0
-        for partition in await self.readable(source):
+        for partition in partitions:
             total += await self.count_in(partition, [(0, _end(partition))])
         return total
 
@@ -270,12 +291,12 @@ class Letters:
         )
 
     async def count_all(self) -> int:
-        """How many letters of all topics were not redriven."""
+        """How many letters of all topics were not redriven, as far as this node has heard."""
         total = 0
         for source in self.sources():
             await asyncio.sleep(0)  # there may be hundreds of them
             with suppress(GoQueueError):  # deleted meanwhile, or the disk refuses: nobody can tell
-                total += await self.count(source)
+                total += await self._count(await self.told(source))
         return total
 
     async def read(

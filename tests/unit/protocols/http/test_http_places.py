@@ -109,6 +109,14 @@ async def test_a_request_for_another_node_may_be_sent_again_when_that_is_away(
 
 
 @scenario
+async def test_a_wait_that_is_too_long_is_refused_by_the_name_of_its_field(tmp_path: Path) -> None:
+    async with one_of_three(tmp_path) as made:
+        await made.offsets_topic(2, 2)
+        status, answer = await NodeApi(made).ask("GET", "/groups/g/poll?member_id=m&timeout=61s")
+        assert (status, answer["field"], answer["location"]) == (400, "timeout", "query")
+
+
+@scenario
 async def test_a_request_that_was_forwarded_to_the_wrong_node_goes_no_further(
     tmp_path: Path,
 ) -> None:

@@ -101,7 +101,9 @@ class _Call:
         if route.waits is None:
             return POLL_S if route.polls else ANSWER_S
         waits = Selector(route.waits)(self.arguments)
-        return duration_ms(waits, route.waits, at_most_ms=MAX_POLL_MS) / 1000 + _POLL_MARGIN_S
+        location, _, field = route.waits.partition(".")
+        waits_ms = duration_ms(waits, field, at_most_ms=MAX_POLL_MS, location=location)
+        return waits_ms / 1000 + _POLL_MARGIN_S
 
     async def parts(self, absent: Absent, query: Any = None) -> Parts:
         parts = Parts(self.broker.routes.node_id)
