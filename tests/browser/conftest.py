@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
 
+from support.console_web import add_packages
 from support.http_api import HttpApi
 from support.server import ServerProcess
 
@@ -120,6 +121,13 @@ def api(broker: ServerProcess) -> Iterator[HttpApi]:
     found = HttpApi(broker.http_port)
     yield found
     found.close()
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The script of axe-core."""
+    packages = add_packages(tmp_path_factory.mktemp("packages"))
+    return (packages / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from playwright.sync_api import expect
 
-from support.console_web import add_packages
+from support.console_axe import Judge
 from support.http_api import HttpApi
 
 if TYPE_CHECKING:
@@ -20,17 +20,6 @@ if TYPE_CHECKING:
     from support.server import ServerProcess
 
 NARROW = {"width": 360, "height": 740}
-GO = """to => {
-    history.pushState(null, "", to);
-    window.dispatchEvent(new PopStateEvent("popstate"));
-}"""
-JUDGE = """async ([rules, passedOver]) => {
-    const some = rules.length ? { runOnly: { type: "rule", values: rules } } : {};
-    const options = { ...some, resultTypes: ["violations"] };
-    const found = await axe.run({ exclude: passedOver }, options);
-    return found.violations.map(each => [each.impact, each.id, each.nodes.map(node => node.html)]);
-}"""
-
 PAGES = {
     "": "Needs attention",
     "/topics": "orders.dlq",
@@ -70,12 +59,6 @@ DIALOGS = {
 
 
 @pytest.fixture(scope="module")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    packages = add_packages(tmp_path_factory.mktemp("packages"))
-    return (packages / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
 def furnished(broker: ServerProcess) -> None:
     """Something on every page."""
     api = HttpApi(broker.http_port)
@@ -102,36 +85,6 @@ def furnished(broker: ServerProcess) -> None:
     producer.produce("orders", b"open", partition=1)
     producer.flush(20)
     api.close()
-
-
-class Judge:
-    """Looks at a page; what is wrong is collected, to be told at once."""
-
-    def __init__(self, page: Page, axe: str) -> None:
-        self.page = page
-        self.found: list[str] = []
-        self._passed_over: list[str] = []
-        page.evaluate(axe)
-
-    def go(self, path: str, seen: str) -> None:
-        """Open a page without loading it anew, and wait for what is on it."""
-        self.page.evaluate(GO, f"/console{path}")
-        expect(self.page.locator("main").get_by_text(seen).first).to_be_visible()
-        expect(self.page.get_by_role("status", name="Loading")).to_have_count(0)
-
-    def look(self, what: str, *rules: str) -> None:
-        """Apply some rules, or all of them; to the navigation only the first time."""
-        for impact, rule, nodes in self.page.evaluate(JUDGE, [rules, self._passed_over]):
-            self.found.append(f"{what}: {rule} ({impact}): {nodes[:3]}")
-        self._passed_over = [".sidebar"]
-
-    def look_in_the_dark(self, what: str) -> None:
-        self.page.emulate_media(color_scheme="dark")
-        self.look(f"{what} in dark colours", "color-contrast")
-        self.page.emulate_media(color_scheme="light")
-
-    def finish(self) -> None:
-        assert not self.found, "\n".join(self.found)
 
 
 @pytest.fixture

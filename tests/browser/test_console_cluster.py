@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from goqueue.testing import Cluster
+from support.console_axe import NARROW, Judge
 from support.http_api import HttpApi
 from support.pictures import CLUSTER, WIDE, take_picture
 
@@ -50,6 +51,19 @@ def test_a_node_that_dies_is_seen_on_the_page_of_another(
     cluster.start(3)
     expect(nodes.get_by_text("active")).to_have_count(3)
     expect(partitions.get_by_text("without 3")).to_have_count(0)
+
+
+@pytest.mark.parametrize("viewport", [None, NARROW], ids=["wide", "narrow"])
+def test_the_page_of_three_nodes_shuts_nobody_out(
+    open_page: Callable[..., Page], axe: str, viewport: dict[str, int] | None
+) -> None:
+    options = {} if viewport is None else {"viewport": viewport}
+    page = open_page("/cluster", color_scheme="light", reduced_motion="reduce", **options)
+    expect(page.get_by_role("region", name="Nodes").get_by_text("active")).to_have_count(3)
+    judged = Judge(page, axe)
+    judged.look("/cluster")
+    judged.look_in_the_dark("/cluster")
+    judged.finish()
 
 
 @pytest.mark.slow

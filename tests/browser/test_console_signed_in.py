@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from support.console_axe import NARROW, Judge
 from support.guarded import guarded_server
+from support.http_api import HttpApi
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -164,3 +166,60 @@ def test_a_webhook_tells_why_its_test_failed(admin_page: Callable[[str], Page]) 
     finally:
         target.shutdown()
         target.server_close()
+
+
+OF_ADMINISTRATORS = {
+    "/tenants": "globex",
+    "/tenants/globex": "max_topics",
+    "/webhooks": "https://hooks.example.com/audit",
+    "/access": "readonly",
+    "/access?tab=keys": "producer",
+    "/access?tab=roles": "consumer",
+    "/access?tab=rules": "There is no rule yet",
+    "/connections": "client",
+    "/configuration": "auth.enabled",
+    "/cluster": "controller",
+}
+NEW = {
+    "/tenants": "New tenant",
+    "/tenants/globex": "Change quotas",
+    "/webhooks": "New webhook",
+    "/access": "New user",
+    "/access?tab=keys": "New key",
+    "/access?tab=roles": "New role",
+    "/access?tab=rules": "New rule",
+}
+
+
+@pytest.mark.parametrize("viewport", [None, NARROW], ids=["wide", "narrow"])
+def test_pages_and_dialogs_of_administrators_shut_nobody_out(
+    open_page: Callable[..., Page],
+    guarded: GuardedServer,
+    axe: str,
+    viewport: dict[str, int] | None,
+) -> None:
+    api = HttpApi(guarded.http_port)
+    root = {"X-API-Key": guarded.token("admin")}
+    url = "https://hooks.example.com/audit"
+    api.ask("POST", "/admin/tenants", {"id": "globex", "name": "Globex"}, headers=root)
+    if not api.ask("GET", "/admin/webhooks", headers=root).json["webhooks"]:
+        api.ask("POST", "/admin/webhooks", {"url": url, "events": []}, headers=root)
+    api.close()
+    options = {} if viewport is None else {"viewport": viewport}
+    page = open_page("/tenants", color_scheme="light", reduced_motion="reduce", **options)
+    judged = Judge(page, axe)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
+    judged.look("signing in")
+    sign_in(page, *guarded.login("admin"))
+    dialog = page.get_by_role("dialog")
+    for path, seen in OF_ADMINISTRATORS.items():
+        judged.go(path, seen)
+        judged.look(path)
+        judged.look_in_the_dark(path)
+        if path in NEW:
+            page.get_by_role("button", name=NEW[path]).first.click()
+            expect(dialog).to_be_visible()
+            judged.look(f"{NEW[path]} of {path}")
+            page.keyboard.press("Escape")
+            expect(dialog).to_have_count(0)
+    judged.finish()

@@ -51,7 +51,7 @@ export function AccessPage() {
       <PageHead title="Access" lead="Who may log in, and what they may do." />
       {who?.is_required === false && (
         <Note tone="warn">
-          This broker asks nobody who they are: everybody may do everything. Set auth.enabled.
+          Authentication is off: every client may do everything. Set auth.enabled.
         </Note>
       )}
       <Tabs label="Kinds of access" current={tab} onChoose={setTab} tabs={TABS} />

@@ -18,7 +18,7 @@ export function SignInPage({ session }: { session: Session }) {
   const submit = () => signIn(way === "key" ? { key } : { user, password });
   return (
     <main class="sign-in" id="main">
-      <PageHead title="Sign in" lead="This broker asks everybody who they are." />
+      <PageHead title="Sign in" lead="Use a user's password or an API key." />
       {hasFailed && (
         <Note tone="bad">
           The sign-in at your organisation’s provider failed. Try again; the broker’s log says why.
