@@ -2,75 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import sys
 import tarfile
 import venv
 import zipfile
 from email.parser import Parser
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from support.releases import BIN, run_outside
 from support.server import ServerProcess
 
 if TYPE_CHECKING:
     from email.message import Message
+    from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-BIN = Path(sys.executable).parent
+    from support.releases import Released
+
 MAX_INSTALLED_BYTES = 90 * 1024 * 1024
 """Of the product and all that it needs, without pip."""
-WITHIN_S = 600
 AVRO = '{"schema": "{\\"type\\": \\"int\\"}"}'
-
-
-class Released(NamedTuple):
-    """The files of a release."""
-
-    wheel: Path
-    source: Path
-
-
-def run(*command: str | Path, cwd: Path = ROOT, path: str = "") -> str:
-    """What a command prints; it must succeed, and sees nothing of this checkout."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "GOQUEUE_"))}
-    if path:
-        environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=WITHIN_S,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command}:\n{done.stdout}{done.stderr}"
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
-    """Built from a copy of what git tracks, as a release is."""
-    folder = tmp_path_factory.mktemp("release")
-    sources, made, repaired = folder / "sources", folder / "made", folder / "repaired"
-    tracked = run("git", "ls-files", "-z", "--", "src", "*.md", "LICENSE", "*.toml", "setup.py")
-    for name in filter(None, tracked.split("\0")):
-        if (ROOT / name).is_file():
-            (sources / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, sources / name)
-    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", made, cwd=sources)
-    if sys.platform == "linux":
-        wheel = next(made.glob("*.whl"))
-        run(BIN / "auditwheel", "repair", "-w", repaired, wheel, path=str(BIN))
-    else:
-        repaired = made
-    return Released(next(repaired.glob("*.whl")), next(made.glob("*.tar.gz")))
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +33,7 @@ def installed(released: Released, tmp_path_factory: pytest.TempPathFactory) -> P
     venv.create(folder, with_pip=False)
     site = next(folder.glob("lib/python*/site-packages"))
     quiet = ("--quiet", "--disable-pip-version-check")
-    run(sys.executable, "-m", "pip", "--python", folder, "install", *quiet, released.wheel)
+    run_outside(sys.executable, "-m", "pip", "--python", folder, "install", *quiet, released.wheel)
     size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
     assert size < MAX_INSTALLED_BYTES, f"{size / 2**20:.0f} MB are installed"
     return folder / "bin"
@@ -93,7 +46,7 @@ def metadata_of(wheel: Path) -> Message:
 
 
 def test_an_index_takes_the_files(released: Released) -> None:
-    run(BIN / "twine", "check", "--strict", *released)
+    run_outside(BIN / "twine", "check", "--strict", *released)
     if sys.platform == "linux":
         assert "manylinux" in released.wheel.name
 
@@ -121,20 +74,20 @@ def test_wheel_and_sources_hold_the_console_and_its_licences(released: Released)
 def test_a_server_from_the_wheel_serves_clients_and_keeps_data_across_a_restart(
     installed: Path, tmp_path: Path
 ) -> None:
-    assert "native" in run(installed / "goqueue", "version", "--client")
+    assert "native" in run_outside(installed / "goqueue", "version", "--client")
     server = ServerProcess(tmp_path / "data")
     server.COMMAND = (str(installed / "goqueue"), "server")
     server.environment.pop("PYTHONPATH", None)
     server.start()
     address = server.http_url
     try:
-        run(installed / "goqueue", "--server", address, "topic", "create", "greetings")
+        run_outside(installed / "goqueue", "--server", address, "topic", "create", "greetings")
         producer = Producer({"bootstrap.servers": server.kafka_address})
         producer.produce("greetings", b"hello")
         assert producer.flush(60) == 0
         server.restart()
         assert _first(server) == b"hello"
-        refused = run("curl", "--silent", f"{address}/subjects/a/versions", "--json", AVRO)
+        refused = run_outside("curl", "--silent", f"{address}/subjects/a/versions", "--json", AVRO)
         assert "goqueue[schemas]" in refused
     finally:
         server.close()

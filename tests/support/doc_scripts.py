@@ -32,7 +32,7 @@ set -eo pipefail
 export HOME="$PWD/home" PATH="$BIN:$PATH" PYTHONUNBUFFERED=1 NO_COLOR=1 COLUMNS=160 PS1=
 mkdir -p "$HOME/.cache" && touch endless.log
 ln -s "$CACHE" "$HOME/.cache/goqueue"  # the etcd of this machine's user
-pip() { "$PYTHON" -m support.doc_pip "$@"; }
+pip() { "$PYTHON" -m ${PIP:-support.doc_pip} "$@"; }
 python() { "$PYTHON" "$@"; }
 curl() { command curl -sS --fail-with-body "$@"; }
 python3() { "$PYTHON" "$@"; }
@@ -139,8 +139,11 @@ def script_of(page: Page, folder: Path, ports: Ports) -> str:
     return "\n".join(parts) + "\n"
 
 
-def environment_of(ports: Ports) -> dict[str, str]:
-    """The settings by which commands and servers of a page find each other."""
+def environment_of(ports: Ports, python: str = sys.executable) -> dict[str, str]:
+    """The settings by which commands and servers of a page find each other.
+
+    Commands are those beside `python`.
+    """
     tests = Path(__file__).parents[1]
     inherited = {
         name: value
@@ -150,8 +153,8 @@ def environment_of(ports: Ports) -> dict[str, str]:
     return {
         **inherited,
         **FOR_TESTS,
-        "BIN": str(Path(sys.executable).parent),
-        "PYTHON": sys.executable,
+        "BIN": str(Path(python).parent),
+        "PYTHON": python,
         "CACHE": str(Path.home() / ".cache" / "goqueue"),
         "PYTHONPATH": str(tests),
         "GOQUEUE_SERVER": f"http://{HOST}:{ports.http}",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -12,7 +10,8 @@ import pytest
 from goqueue.testing import Broker
 from support.doc_hook import PAGE, on_page_markdown
 from support.doc_pages import ROOT, pages, read_page
-from support.doc_scripts import draw_ports, environment_of, script_of, starts_a_broker
+from support.doc_runs import run_page
+from support.doc_scripts import draw_ports, environment_of, starts_a_broker
 from support.etcd import need_etcd
 from support.server import HOST
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
     from support.doc_pages import Page
 
-LIMIT_S = 540
 PAGES = [page for page in pages() if page.has_commands and not page.run_by]
 
 
@@ -37,53 +35,17 @@ def test_the_commands_of_a_page_run_and_print_what_it_says(page: Page, tmp_path:
     if "cluster" in page.words:
         need_etcd()
     ports = draw_ports()
+    environment = environment_of(ports)
     if starts_a_broker(page):
-        output = run(page, tmp_path, script_of(page, tmp_path, ports), environment_of(ports))
-    else:
-        settings = {
-            "listeners.kafka": f"{HOST}:{ports.kafka}",
-            "listeners.http": f"{HOST}:{ports.http}",
-            "listeners.grpc": f"{HOST}:{ports.grpc}",
-        }
-        with Broker(data_dir=tmp_path / "broker", settings=settings):
-            output = run(page, tmp_path, script_of(page, tmp_path, ports), environment_of(ports))
-    printed = {normal(line) for line in output.splitlines()}
-    missing = [
-        f"line {block.line}: {line}"
-        for block in page.blocks
-        if block.is_checked
-        for line in block.text.splitlines()
-        if line.strip() not in {"", "..."} and normal(line) not in printed
-    ]
-    assert missing == [], output
-
-
-def run(page: Page, folder: Path, script: str, environment: dict[str, str]) -> str:
-    """Run a page; its output."""
-    file = folder / ".page.sh"
-    file.write_text(script)
-    out = folder / ".output"
-    with out.open("w") as stream:
-        done = subprocess.run(
-            ["bash", str(file)],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            timeout=LIMIT_S,
-            check=False,
-        )
-    output = out.read_text(errors="replace")
-    assert done.returncode == 0, f"{page.name}\n{output[-6000:]}"
-    return output
-
-
-def normal(line: str) -> str:
-    """A line without what differs from run to run: numbers, times, ids, spaces of a table."""
-    line = re.sub(r"\b[0-9a-f]{8,}(-[0-9a-f]{4,})*\b", "0", line)
-    line = re.sub(r"\d+([.,:T-]\d+)*Z?", "0", line)
-    return re.sub(r"[\s─-]+", " ", line).strip()
+        run_page(page, tmp_path, ports, environment)
+        return
+    settings = {
+        "listeners.kafka": f"{HOST}:{ports.kafka}",
+        "listeners.http": f"{HOST}:{ports.http}",
+        "listeners.grpc": f"{HOST}:{ports.grpc}",
+    }
+    with Broker(data_dir=tmp_path / "broker", settings=settings):
+        run_page(page, tmp_path, ports, environment)
 
 
 def test_every_page_that_another_test_runs_is_named_by_that_test() -> None:
