@@ -114,6 +114,22 @@ def test_the_groups_of_all_nodes_are_listed_described_and_deleted_on_each(nodes)
         assert not groups & {each.name for each in left}
 
 
+def test_the_transactions_of_all_nodes_are_listed_on_each(nodes):
+    names = sorted(Cluster.unique_name() for _ in range(6))
+    for number, name in enumerate(names):
+        service = services.TransactionServiceStub(nodes.channels[NODES[number % 3]])
+        request = pb.InitTransactionalProducerRequest(transactional_id=name)
+        made = nodes.surely(lambda ask=service.InitProducer, request=request: ask(request))
+        begun = pb.TransactionRequest(producer=made.producer, transactional_id=name)
+        nodes.surely(lambda ask=service.BeginTransaction, begun=begun: ask(begun))
+    for node in NODES:
+        listed, call = services.TransactionServiceStub(
+            nodes.channels[node]
+        ).ListTransactions.with_call(pb.ListTransactionsRequest(states=["Ongoing"]))
+        assert [each.transactional_id for each in listed.transactions] == names
+        assert "goqueue-unanswered" not in trailers(call)
+
+
 def test_a_refusal_of_another_node_reads_as_one_of_this_node(nodes):
     group = Cluster.unique_name()
     told = []

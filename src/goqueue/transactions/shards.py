@@ -13,7 +13,7 @@ from goqueue.transactions.registry import EVERYTHING, unknown_producer
 from goqueue.transactions.series import series_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from goqueue.topics.catalogue import Topics
     from goqueue.transactions.cluster.finding import ProducersFound
@@ -84,6 +84,10 @@ class TransactionShards:
             for shard in self._family.opened()
             for line in shard.coordinator.list(wanted, shard.now_ms())
         ]
+
+    async def listed(self, wanted: TransactionFilter = EVERYTHING) -> Sequence[TransactionView]:
+        """The same, once it is committed."""
+        return self.list(wanted)
 
     def coordinator_of(self, transactional_id: str) -> int:
         """The node that coordinates an id, in a cluster."""

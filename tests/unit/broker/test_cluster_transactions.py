@@ -14,6 +14,7 @@ from goqueue.model.errors import (
     FencedProducerError,
     NotTransactionCoordinatorError,
     PeerUnavailableError,
+    TransactionCoordinatorLoadingError,
     TransactionCoordinatorUnavailableError,
     UnknownProducerError,
 )
@@ -524,6 +525,23 @@ async def test_the_id_of_a_producer_is_found_wherever_it_is_coordinated(tmp_path
 
 
 @scenario
+async def test_a_list_leaves_out_no_ids_that_are_being_loaded(tmp_path: Path) -> None:
+    async with one_of_three(tmp_path) as made:
+        await _started(made, 2)
+        await _prepared(made)
+        service, topic = _service(made), made.broker.topics.catalogue.topic(TRANSACTION_STATE)
+        async with made.committing("t", TRANSACTION_STATE):
+            await made.place(topic, 0, PartitionRecord((2, 1, 3), (1, 3), 1, 4))
+            await _until(lambda: bool(service.find_here([]).shards))
+            (shard,) = service._family.opened()
+            shard.state._load()
+            with pytest.raises(TransactionCoordinatorLoadingError):
+                await service.listed()
+            await shard.state.rebuilt()
+            assert [each.transactional_id for each in await service.listed()] == ["tx"]
+
+
+@scenario
 async def test_lists_tell_what_is_committed_and_nothing_else(tmp_path: Path) -> None:
     async with one_of_three(tmp_path) as made:
         await _started(made, 1)
@@ -532,7 +550,7 @@ async def test_lists_tell_what_is_committed_and_nothing_else(tmp_path: Path) -> 
         request = InitRequest(transactional_id="tx", timeout_ms=1000)
         asking = asyncio.ensure_future(service.init_producer(request))
         await asyncio.sleep(0.05)
-        listing = asyncio.ensure_future(service.told(service.list))
+        listing = asyncio.ensure_future(service.listed())
         done, _ = await asyncio.wait([asking, listing], timeout=0.05)
         assert not done, "a follower may never get it"
         made.commit_all(TRANSACTION_STATE)

@@ -170,7 +170,7 @@ class TransactionService(TransactionServiceServicer):
         if unknown:
             raise InvalidRequestError(f"states: {unknown} are none of {sorted(known)}")
         wanted = TransactionFilter(frozenset(request.states))
-        found = await self._transactions.told(lambda: self._transactions.list(wanted))
+        found = await self._transactions.listed(wanted)
         found = caller().visible(ID_DESCRIBE, found, lambda each: each.transactional_id)
         found.sort(key=lambda each: each.transactional_id)
         return pb.ListTransactionsResponse(transactions=map(_transaction, found))

@@ -32,7 +32,7 @@ from goqueue.transactions.shard import TransactionShard, not_coordinator
 from goqueue.transactions.shards import TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from goqueue.groups.messages import CommitRequest, PartitionOutcomes
     from goqueue.groups.service import Groups
@@ -210,6 +210,17 @@ class ClusterTransactions(Transactions):
         for shard in self._family.opened():
             shard.complete_now()
         return super().list(wanted)
+
+    async def listed(self, wanted: TransactionFilter = EVERYTHING) -> Sequence[TransactionView]:
+        """The same, committed. Raises the refusal while some of the ids are being loaded."""
+
+        def read() -> Sequence[TransactionView]:
+            for shard in self._family.opened():
+                if shard.state.is_led and not shard.state.is_built:
+                    raise shard.state.refusal()
+            return self.list(wanted)
+
+        return await self.told(read)
 
     async def told(self, read: Callable[[], _R]) -> _R:
         """What `read` finds in the shards of this node, once that is committed."""

@@ -270,7 +270,7 @@ class TransactionRoutes:
         states = frozenset() if query.state is None else frozenset({query.state})
         name = query.transactional_id
         wanted = TransactionFilter(states, matches=lambda each: name is None or each == name)
-        listed = await self._transactions.told(lambda: self._transactions.list(wanted))
+        listed = await self._transactions.listed(wanted)
         seen = may.visible(ID_DESCRIBE, listed, lambda each: each.transactional_id)
         found = [_transaction_out(may, each) for each in seen]
         found.sort(key=lambda each: each.transactional_id)

@@ -110,8 +110,7 @@ class TransactionAdminApi:
             wanted = TransactionFilter(
                 wanted.states, wanted.producer_ids, wanted.min_duration_ms, matches
             )
-        transactions = self._transactions
-        listed = await transactions.told(lambda: transactions.list(wanted))
+        listed = await self._transactions.listed(wanted)
         found = ctx.may.visible(ID_DESCRIBE, listed, lambda line: line.transactional_id)
         return await encode_in_turns(
             ctx,
