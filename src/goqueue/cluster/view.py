@@ -55,7 +55,10 @@ class NodeView(NamedTuple):
 
 
 class ClusterView:
-    """Everything that is stored of nodes and partitions. Only `apply` and `reset` change it."""
+    """Everything that is stored of nodes and partitions.
+
+    Only `apply`, `clear` and `reset` change it.
+    """
 
     def __init__(self) -> None:
         self.revision = Revision(0)
@@ -70,15 +73,18 @@ class ClusterView:
 
     # --- Changing --------------------------------------------------------------------------------
 
-    def reset(self, snapshot: Snapshot) -> None:
-        """Be what was read, and nothing else."""
+    def clear(self) -> None:
+        """Forget everything, to be told all of it anew: nodes that are not told have lapsed."""
         before = {**self.lapsed, **self.nodes}
         self.__init__()  # type: ignore[misc]  # as if it were new
+        for node in before.values():
+            self._lapse(node)
+
+    def reset(self, snapshot: Snapshot) -> None:
+        """Be what was read, and nothing else."""
+        self.clear()
         for entry in snapshot.entries:
             self._put(entry.key, entry.value, entry.revision)
-        for node in before.values():
-            if node.node_id not in self.nodes:
-                self._lapse(node)
         self.revision = snapshot.revision
 
     def apply(self, revision: Revision, changes: Iterable[Change]) -> None:

@@ -248,7 +248,7 @@ class ViewKeeper:
         self._tell(before | set(self._entries))
 
     def _take_whole(self, snapshot: Snapshot) -> None:
-        self.view.__init__()  # type: ignore[misc]  # as if it were new
+        self.view.clear()
         for entry in snapshot.entries:
             self._put(entry.revision, Change(entry.key, entry.value))
         self.view.revision = snapshot.revision

@@ -181,6 +181,7 @@ async def test_forgotten_changes_are_read_again(memory_folder: Path) -> None:
         await keeper.reached(await put(store, Put("topics/c", b"3")))
         assert followed.keys == {"topics/b": b"2", "topics/c": b"3"}
         assert not keeper.view.nodes
+        assert set(keeper.view.lapsed) == {1}, "it may be running all the same"
         assert followed.resets == 2
 
 
