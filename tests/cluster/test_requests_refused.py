@@ -49,10 +49,16 @@ def cluster() -> Iterator[Cluster]:
         ),
         (
             NewTopic("strict", 1, 2, config={"min.insync.replicas": "3"}),
-            "min.insync.replicas",
+            "min.insync.replicas is 3 and topic 'strict' has 2 replicas: set it to 1 to 2",
         ),
-        (NewTopic("unknown", 1, replica_assignment=[[1, 9]]), "9"),
-        (NewTopic("twice", 1, replica_assignment=[[1, 1]]), "1"),
+        (
+            NewTopic("unknown", 1, replica_assignment=[[1, 9]]),
+            "assigned to nodes [1, 9] and there is no node 9: the nodes are [1, 2, 3]",
+        ),
+        (
+            NewTopic("twice", 1, replica_assignment=[[1, 1]]),
+            "assigned to nodes [1, 1]: name each node once",
+        ),
     ],
     ids=lambda value: value.topic if isinstance(value, NewTopic) else None,
 )
