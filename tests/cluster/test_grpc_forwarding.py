@@ -120,7 +120,8 @@ def test_the_transactions_of_all_nodes_are_listed_on_each(nodes):
         service = services.TransactionServiceStub(nodes.channels[NODES[number % 3]])
         request = pb.InitTransactionalProducerRequest(transactional_id=name)
         made = nodes.surely(lambda ask=service.InitProducer, request=request: ask(request))
-        begun = pb.TransactionRequest(producer=made.producer, transactional_id=name)
+        who = pb.ProducerIdentity(producer_id=made.producer_id, epoch=made.epoch)
+        begun = pb.TransactionRequest(producer=who, transactional_id=name)
         nodes.surely(lambda ask=service.BeginTransaction, begun=begun: ask(begun))
     for node in NODES:
         listed, call = services.TransactionServiceStub(
