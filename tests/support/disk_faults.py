@@ -40,24 +40,30 @@ TORN: Final = (
     BOOK_FILE,
 )
 """Sorts of files: segments, leader epochs, snapshots, indexes, watermarks, log summaries."""
+_SYNCS: Final = "fsync,fdatasync,syncfs"
 _CLOCK: Final = Path(__file__).with_name("stepped_clock.c")
 
 
 def fail_syncs(trouble: Trouble) -> None:
     """The disk of one broker fails to sync for a while."""
-    _inject(trouble, "error=EIO:when=1+3")
+    _inject(trouble, _SYNCS, "error=EIO:when=1+3")
+
+
+def fail_writes(trouble: Trouble) -> None:
+    """Some writes to files of one broker fail for a while."""
+    _inject(trouble, "pwrite64", "error=EIO:when=1+7")
 
 
 def slow_syncs(trouble: Trouble) -> None:
-    _inject(trouble, f"delay_enter={trouble.luck.choice([50, 300, 1500])}000")
+    _inject(trouble, _SYNCS, f"delay_enter={trouble.luck.choice([50, 300, 1500])}000")
 
 
-def _inject(trouble: Trouble, what: str) -> None:
+def _inject(trouble: Trouble, calls: str, what: str) -> None:
     node = trouble.luck.choice([trouble.leader(), trouble.any()])
     pids = node.pids(BROKER)
-    trouble.say(f"syncs of broker {node.number}: {what}")
-    command = ["strace", "-f", "-qq", "-o", os.devnull, "-e", "trace=fsync,fdatasync"]
-    command += ["-e", f"inject=fsync,fdatasync:{what}", *(f"-p{pid}" for pid in pids)]
+    trouble.say(f"{calls} of broker {node.number}: {what}")
+    command = ["strace", "-f", "-qq", "-o", os.devnull, "-e", f"trace={calls}"]
+    command += ["-e", f"inject={calls}:{what}", *(f"-p{pid}" for pid in pids)]
     tracer = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         trouble.rest(1, 4)

@@ -17,6 +17,7 @@ from support.cluster_nodes import BROKER, ETCD, NODE
 from support.disk_faults import (
     cut_power,
     fail_syncs,
+    fail_writes,
     fill_disk,
     has_clocks,
     lose_etcd_folder,
@@ -306,6 +307,7 @@ CHAOS: Final = (
     Kind(slow_links, 2),
     Kind(reset_links, 2),
     Kind(fail_syncs, 2, lambda _: shutil.which("strace") is not None, takes_data=True),
+    Kind(fail_writes, 2, lambda _: shutil.which("strace") is not None, takes_data=True),
     Kind(slow_syncs, 2, lambda _: shutil.which("strace") is not None),
     Kind(tear_files, 2, takes_data=True),
     Kind(cut_power, 3, takes_data=True),
