@@ -53,6 +53,7 @@ class Faults:
             self.cut_at_answer,
             self.kill_at_start,
             self.fail_alone,
+            self.fail_at_entry,
         ]
         # A few kinds a run, so that they meet each other often.
         self.kinds = self.rng.sample(kinds, self.rng.choice((2, 3, 4, 6, 9)))
@@ -215,6 +216,19 @@ class Faults:
         process = self.cluster.machines[node_id].process
         if not self.is_over and process is not None and not process.is_paused:
             process.disk_error(self.rng.choice(self.cluster.keys))
+
+    def fail_at_entry(self) -> None:
+        """From now on the disk may fail of whoever is about to enter an in-sync set."""
+        self.cluster.on_entry = self._entering_failing
+        self.kill()
+
+    def _entering_failing(self, node_id: int) -> None:
+        if not self.is_over and self.rng.random() < 0.6:
+            self.cluster.store.next_delay_s = 0.1 + 0.2 * self.rng.random()
+            self._fail_disk(node_id)
+            for other in self.cluster.machines:  # what it lacks then comes later
+                self.cluster.network.slow[other, node_id] = 0.2
+            self.world.at(1.0, self.cluster.network.slow.clear)
 
     def kill_at_lead(self) -> None:
         """A follower lags, its leader dies; from now on a new leader may be killed at once."""

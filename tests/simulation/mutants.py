@@ -179,6 +179,10 @@ def _always_eligible(
     return replace(record, isr=kept, elr=tuple(left), struck=())
 
 
+def _out_of_sync_is_enough(record: PartitionRecord, node_id: int, _: int) -> bool:
+    return node_id in record.isr or node_id in record.elr
+
+
 def _recovers_early(stored: Stored[PartitionRecord], view: ClusterView) -> bool:
     record = stored.value
     return record.leader is None and any(view.is_active(each) for each in record.struck)
@@ -296,7 +300,9 @@ MUTANTS = [
     Mutant(
         "a removal counts before it is stored", 1, [(LeaderProgress, "maximal", _proposed_alone)]
     ),
-    Mutant("an addition counts only once stored", 11, [(LeaderProgress, "maximal", _stored_alone)]),
+    Mutant(
+        "an addition counts only once stored", 108, [(LeaderProgress, "maximal", _stored_alone)]
+    ),
     Mutant("the high watermark moves under min ISR", 1, [(LeaderProgress, "is_short", _never)]),
     Mutant(
         "logs are cut at the high watermark",
@@ -315,7 +321,7 @@ MUTANTS = [
     ),
     Mutant(
         "an epoch is resumed after a restart",
-        1,
+        5,
         [(elections, "may_lead", _may_resume), (elections, "needs_leader", _never_outdated)],
     ),
     Mutant(
@@ -324,7 +330,7 @@ MUTANTS = [
         [(simulated_cluster, "with_min_isr", _elr_survives)],
     ),
     Mutant("the controller writes unguarded", 75, [(controller, "bundles", _unguarded)]),
-    Mutant("the controller writes unconditionally", 123, [(controller, "bundles", _unconditional)]),
+    Mutant("the controller writes unconditionally", 1, [(controller, "bundles", _unconditional)]),
     Mutant("anybody may be elected", 2, [(elections, "candidates", _anybody)]),
     Mutant(
         "a follower acknowledges before its flush", 1, [(FollowerState, "plan", _asks_unflushed)]
@@ -341,7 +347,7 @@ MUTANTS = [
     ),
     Mutant(
         "a lost answer is taken for a conflict",
-        31,
+        63,
         [(LeaderProgress, "unknown", _unknown_is_conflict)],
     ),
     Mutant(
@@ -352,14 +358,19 @@ MUTANTS = [
         0,
         mistakes=Mistakes(duplicates_at_once=True),
     ),
-    Mutant("a replica that lost data is not struck", 0, [(elections, "strike", _never_struck)]),
+    Mutant("a replica that lost data is not struck", 2, [(elections, "strike", _never_struck)]),
+    Mutant(
+        "a failed log is cut as soon as its replica is out of sync",
+        21,
+        [(elections, "is_counted", _out_of_sync_is_enough)],
+    ),
     Mutant("a hole stays after a recovery", 2, mistakes=Mistakes(keep_holes=True)),
     Mutant(
         "a follower enters below the start of the epoch",
         14,
         [(LeaderProgress, "_may_enter", _enters_below_start)],
     ),
-    Mutant("a follower enters wherever it is", 1, [(LeaderProgress, "_may_enter", _enters_behind)]),
+    Mutant("a follower enters wherever it is", 0, [(LeaderProgress, "_may_enter", _enters_behind)]),
     Mutant(
         "a follower enters whatever it is registered as",
         116,
@@ -367,7 +378,7 @@ MUTANTS = [
     ),
     Mutant(
         "whoever leaves stays eligible",
-        1,
+        0,
         [(elections, "with_isr", _always_eligible), (progress, "with_isr", _always_eligible)],
     ),
     Mutant(
@@ -385,13 +396,13 @@ MUTANTS = [
         [(controller.ControllerCore, "recover", _recover_with_old_answers)],
     ),
     Mutant("each replica cuts at its own damage", 2, mistakes=Mistakes(cut_own_damage=True)),
-    Mutant("a leader goes on with a hole", 29, mistakes=Mistakes(go_on_with_holes=True)),
+    Mutant("a leader goes on with a hole", 141, mistakes=Mistakes(go_on_with_holes=True)),
     Mutant(
-        "a loss is forgotten when the start is killed", 12, mistakes=Mistakes(forget_losses=True)
+        "a loss is forgotten when the start is killed", 155, mistakes=Mistakes(forget_losses=True)
     ),
     Mutant(
         "a recovery forgets who else lost something",
-        157,
+        7,
         [(elections, "recovered", _others_forgotten)],
     ),
     Mutant("a recovery takes the shortest log", 2, [(elections, "recovered", _shortest)]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from goqueue.cluster.controller import ControllerCore
 from goqueue.cluster.metadata import ABSENT, Committed, Condition, Conflict, SessionId
@@ -54,6 +54,15 @@ class Leader:
         self.waiting.insert(at, (end, tell))
 
 
+class Failure(NamedTuple):
+    """A log of which a write has failed."""
+
+    has_dropped: bool
+    """Whether the disk has dropped something."""
+    epoch: int
+    """In which it was led, or fetched, last."""
+
+
 class BaseProcess:
     """What every part of a process shares."""
 
@@ -80,16 +89,13 @@ class BaseProcess:
         self.last_led: dict[PartitionKey, int] = {}
         """The newest epoch that this run led in: there is one `LeaderProgress` an epoch."""
         self.watermarks = dict(machine.saved_watermarks)
-        self.failed: dict[PartitionKey, int] = {}
-        """Logs that lost something after a failed write, and have not told the store; with the
-        incarnation in which they did."""
+        self.failed: dict[PartitionKey, Failure] = {}
+        """Logs of which a write has failed, and which are counted on perhaps."""
         self.is_registering = False
         self._is_backing_off = False
         self._back_off_s = 0.2
         self._striking = 0
         self.asking: set[PartitionKey] = set()
-        self.dropped: dict[PartitionKey, bool] = {}
-        """Of failed logs: whether the disk has dropped something."""
         self.lacking: dict[tuple[PartitionKey, int], set[int]] = {}
         """By what is damaged in a log: the nodes that do not have it either."""
 

@@ -15,6 +15,7 @@ from goqueue.cluster.following import (
     Restart,
 )
 from goqueue.cluster.progress import LeaderProgress
+from goqueue.cluster.proposals import PartitionChange, bundles
 from goqueue.cluster.records import (
     NodeState,
     PartitionKey,
@@ -22,13 +23,13 @@ from goqueue.cluster.records import (
 )
 from goqueue.cluster.view import ClusterView, Stored
 from simulation.oracle import show
-from simulation.process import BaseProcess, Leader
+from simulation.process import BaseProcess, Failure, Leader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from goqueue.cluster.following import FetchAsk
-    from goqueue.cluster.metadata import Snapshot, TransactionResult
+    from goqueue.cluster.metadata import Revision, Snapshot, TransactionResult
     from simulation.model_log import Record
 
 
@@ -340,11 +341,14 @@ class ReplicaProcess(BaseProcess):
         if key in self.failed:
             return
         self.world.say(f"node {self.node_id} has a disk error")
-        self.failed[key] = self.incarnation
         log = self.machine.log(key)
-        self.dropped[key] = log.flushed < log.end and self.world.rng.random() < 0.5
+        has_dropped = log.flushed < log.end and self.world.rng.random() < 0.5
+        leader, followed = self.led.get(key), self.followed.get(key)
+        epoch = followed.epoch if followed is not None else -1
+        if leader is not None:
+            epoch = leader.progress.epoch
+        self.failed[key] = Failure(has_dropped, epoch)
         self.cluster.oracle.lost(self.node_id, key)
-        leader = self.led.get(key)
         if leader is not None:
             leader.is_stopped = True
             proposal = leader.progress.resign(self.world.now_s, self.view, lost=True)
@@ -352,20 +356,13 @@ class ReplicaProcess(BaseProcess):
                 self.propose(leader.progress, proposal)
 
     def _tell_failed(self, key: PartitionKey) -> None:
-        """Register anew, so that no fetch of before counts; be struck; then cut and follow."""
+        """Be counted on no more, whatever was fetched before; then cut and follow."""
         if self.is_registering or key in self.asking or self.state is not NodeState.ACTIVE:
             return
         if self._leads_on_alone(key):
             return
-        if self.failed[key] == 0:
-            self.failed[key] = self.incarnation
-        if self.failed[key] == self.incarnation:
-            self.register()
-            return
         self.asking.add(key)
-        self.cluster.store.read(
-            self.node_id, lambda found: self.do(self._strike_failed, key, found)
-        )
+        self.cluster.store.read(self.node_id, lambda found: self.do(self._give_up, key, found))
 
     def _leads_on_alone(self, key: PartitionKey) -> bool:
         """Nobody else can lead: a leader goes on if its disk has dropped nothing, or waits.
@@ -373,7 +370,7 @@ class ReplicaProcess(BaseProcess):
         With a hole it would lead without what the others have.
         """
         leader = self.led.get(key)
-        if leader is None or leader.progress.is_pending or self.failed[key] != self.incarnation:
+        if leader is None or leader.progress.is_pending:
             return False
         if elections.handed_over(leader.progress.record, self.view, lost=True) is not None:
             proposal = leader.progress.resign(self.world.now_s, self.view, lost=True)
@@ -381,7 +378,7 @@ class ReplicaProcess(BaseProcess):
                 self.propose(leader.progress, proposal)
             return True
         progress, log = leader.progress, self.machine.log(key)
-        if self.dropped[key]:
+        if self.failed[key].has_dropped:
             if not {*progress.maximal, *progress.record.elr} - {self.node_id}:
                 return False  # nobody else counts
             if not self.cluster.mistakes.go_on_with_holes:
@@ -395,23 +392,24 @@ class ReplicaProcess(BaseProcess):
         self._note_position(key)
         return True
 
-    def _strike_failed(self, key: PartitionKey, snapshot: Snapshot | None) -> None:
+    def _give_up(self, key: PartitionKey, snapshot: Snapshot | None) -> None:
         self.asking.discard(key)
-        if snapshot is None or self.is_registering or self.failed[key] == self.incarnation:
+        if snapshot is None or key not in self.failed:
             return
         fresh = ClusterView()
         fresh.reset(snapshot)
-        if self.node_id not in fresh.nodes:
-            return
-        proposals = list(elections.strikes(fresh, self.node_id, self.world.token, [key]))
-        if proposals:
-            self.asking.add(key)
-
-            def answer(_: TransactionResult) -> None:
-                self.asking.discard(key)
-
-            self.transact("strike", proposals[0].conditions, proposals[0].operations, answer)
-            return
+        stored = fresh.partitions[key]
+        record = stored.value
+        if elections.is_counted(record, self.node_id, self.failed[key].epoch):
+            is_alone = {*record.isr, *record.elr} == {self.node_id}
+            if is_alone:
+                struck = elections.strike(record, self.node_id)
+            else:
+                struck = elections.given_up(record, self.node_id, self.view)
+            if struck is not None:
+                self._strike_failed(key, stored.revision, struck)
+            if struck is not None or not is_alone:
+                return
         if self.view.revision < snapshot.revision:
             return  # the view may still give this run a role that it was struck from
         leader = self.led.get(key)
@@ -425,3 +423,15 @@ class ReplicaProcess(BaseProcess):
         self.followed.pop(key, None)
         self.cluster.oracle.confessed(self.node_id, key)
         self.refresh(key)
+
+    def _strike_failed(
+        self, key: PartitionKey, revision: Revision, struck: PartitionRecord
+    ) -> None:
+        change = PartitionChange(key, revision, struck)
+        (proposal,) = bundles("strike", [change], self.view, self.world.token)
+        self.asking.add(key)
+
+        def answer(_: TransactionResult) -> None:
+            self.asking.discard(key)
+
+        self.transact("strike", proposal.conditions, proposal.operations, answer)

@@ -151,7 +151,8 @@ class Scenario:
         process = self._world_of.machines[int(node)].process
         assert process is not None
         process.disk_error(self._key)
-        process.dropped[self._key] = bool(dropped)
+        failure = process.failed[self._key]
+        process.failed[self._key] = failure._replace(has_dropped=bool(dropped))
 
     def _lapse(self, node: str) -> None:
         process = self._world_of.machines[int(node)].process

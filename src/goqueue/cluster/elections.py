@@ -218,6 +218,26 @@ def expelled(record: PartitionRecord, node_id: int, view: ClusterView) -> Partit
     return led_by(strike(record, node_id) or record, leader, record, view)
 
 
+def is_counted(record: PartitionRecord, node_id: int, fetched_in: int) -> bool:
+    """Whether a replica is counted on, or may be, for what it has fetched in an epoch or before.
+
+    Out of sync, it may be about to enter: the leader of that epoch has heard of what it had.
+    """
+    promised = node_id in record.isr or node_id in record.elr
+    return promised or (record.leader is not None and record.epoch <= fetched_in)
+
+
+def given_up(record: PartitionRecord, node_id: int, view: ClusterView) -> PartitionRecord | None:
+    """The record after the log of a replica has failed that does not lead; None for the moment.
+
+    While a leader is about to go, nothing is written: in its epoch it would count what the replica
+    has fetched, bring it back, and leave the partition to it.
+    """
+    if record.leader is None or record.leader == node_id:
+        return strike(record, node_id)
+    return expelled(record, node_id, view)
+
+
 def is_relievable(record: PartitionRecord, view: ClusterView) -> bool:
     """Whether a leader without room on its disk has a successor that has some."""
     successor = next((each for each in candidates(record, view) if each != record.leader), None)

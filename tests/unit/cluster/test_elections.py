@@ -199,6 +199,29 @@ def test_a_follower_that_found_damage_leaves_under_the_same_leader_in_the_next_e
     assert elections.expelled(before, 1, maker.view) is None  # a leader hands over instead
 
 
+def test_a_failed_log_is_given_up_in_another_epoch_or_later() -> None:
+    maker = ViewMaker(1, 2, 3)
+    before = maker.partition((1, 2, 3)).value
+    record = elections.given_up(before, 2, maker.view)
+    assert record is not None
+    assert (record.leader, record.epoch, record.isr) == (1, before.epoch + 1, (1, 3))
+    own = elections.given_up(before, 1, maker.view)  # elected, and not leading yet
+    assert own is not None
+    assert (own.leader, own.epoch, own.isr) == (None, before.epoch + 1, (2, 3))
+    maker.node(1, NodeState.STOPPING, incarnation=before.leader_incarnation)
+    assert elections.given_up(before, 2, maker.view) is None, "it hands over first"
+
+
+def test_a_replica_counts_until_no_leader_can_have_heard_of_what_it_had() -> None:
+    maker = ViewMaker(1, 2, 3)
+    record = maker.partition((1, 2)).value
+    assert elections.is_counted(record, 2, -1)
+    assert elections.is_counted(record, 3, record.epoch), "it may be about to enter"
+    assert not elections.is_counted(record, 3, record.epoch - 1)
+    nobody = elections.led_by(record, None, record, maker.view)
+    assert not elections.is_counted(nobody, 3, nobody.epoch)
+
+
 def test_a_node_is_struck_from_many_partitions_in_few_transactions() -> None:
     maker = ViewMaker(1, 2, 3)
     for number in range(130):

@@ -12,6 +12,7 @@ from goqueue.cluster.peers import Lane
 from goqueue.model.errors import (
     DiskError,
     LeadershipLostError,
+    MetadataUnavailableError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     NotLeaderError,
@@ -550,6 +551,63 @@ async def test_a_follower_whose_log_failed_is_counted_on_no_more_before_it_is_cu
 
 
 @scenario
+async def test_a_failed_log_out_of_sync_is_cut_in_the_next_epoch_too(folder: Path):
+    """In this one its leader may be about to let it in, by what it has fetched."""
+    async with replicating(folder) as cluster:
+        await cluster.stop(2)
+        disk = FaultyDisk(folder / "node-2")
+        await cluster.add(2, disk)
+        key = await cluster.create(goqueue_fsync="never")
+        await cluster.led(key, 1)
+        await cluster.fence(2)
+        await cluster.isr(key, 1, 3)
+        failed, epoch = cluster[2].partition(), (await cluster.record(key))[0].epoch
+        disk.fail_next("write", ending=".log")
+        cluster[1].publish(b"a")
+        await until(lambda: failed.failure is not None)
+        seen: list[int] = []
+        discard = failed._replica.discard_unsynced
+
+        async def watched(*args: object) -> object:
+            seen.append((await cluster.record(key))[0].epoch)
+            return await discard(*args)  # type: ignore[arg-type]
+
+        failed._replica.discard_unsynced = watched  # type: ignore[method-assign,assignment]
+        await failed.recover()
+        assert seen == [epoch + 1]
+
+
+@scenario
+async def test_a_failed_log_is_not_cut_in_an_epoch_whose_leader_is_about_to_go(folder: Path):
+    """That one would bring the replica back in, by what it has fetched, and hand over to it."""
+    async with replicating(folder) as cluster:
+        await cluster.stop(2)
+        disk = FaultyDisk(folder / "node-2")
+        await cluster.add(2, disk)
+        key = await cluster.create(goqueue_fsync="never")
+        await cluster.led(key, 1)
+        cluster[1].publish(b"a")
+        await cluster.committed(1)
+        failed = cluster[2].partition()
+        disk.fail_next("write", ending=".log")
+        end = cluster[1].publish(b"b").end_offset
+        await until(lambda: failed.failure is not None)
+        await cluster.fence(1)
+        await until(lambda: not cluster[2].view.is_active(1))
+        before, _ = await cluster.record(key)
+        with pytest.raises(MetadataUnavailableError, match="cannot be left at the moment"):
+            await failed.recover()
+        assert (await cluster.record(key))[0] == before
+        await cluster.elect(key, 3)
+        await until(lambda: cluster[2].view.partitions[key].value.leader == 3)
+        await failed.recover()
+        await cluster[1].register_again()
+        await cluster.committed(end)
+        await cluster.isr(key, 1, 2, 3)
+        assert cluster[1].stored() == cluster[2].stored() == cluster[3].stored()
+
+
+@scenario
 async def test_an_epoch_that_was_given_up_is_not_led_again_by_an_old_view(folder: Path):
     async with replicating(folder) as cluster:
         key = await cluster.create()
@@ -560,7 +618,7 @@ async def test_an_epoch_that_was_given_up_is_not_led_again_by_an_old_view(folder
         await node.keeper.stop()  # from now on this node's view is old
         roles, epoch = node.replicas._roles, leader.leader_epoch
         assert await node.replicas.led.resign(key, 5.0, lost=True)
-        await roles._demote(key)
+        await node.partitions.follow(leader.id, None, epoch)
         node.replicas.led.end(key)
         assert node.view.partitions[key].value.leader == 1
         await roles.take(key)

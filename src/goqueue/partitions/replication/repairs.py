@@ -143,7 +143,7 @@ class Repairs:
             return await self._step_without_leader(repair, stored)
         if record.leader == node_id:
             if handed_over(record, self._view, lost=True) is not None:
-                await self._roles.give_up(key)
+                await self._roles.give_up(key, partition)
             return False
         # A leader that has not forgotten who was struck may be one that is gone and has not acted.
         is_counted = node_id in {*record.isr, *record.elr, *record.struck}

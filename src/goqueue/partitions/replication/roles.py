@@ -11,7 +11,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from goqueue.cluster.elections import candidates, expelled, led_by, may_lead, strike
+from goqueue.cluster.elections import candidates, given_up, is_counted, led_by, may_lead
 from goqueue.cluster.metadata import Committed
 from goqueue.cluster.proposals import PartitionChange, bundles
 from goqueue.cluster.records import PartitionRecord, decode, new_token
@@ -93,7 +93,7 @@ class Roles:
             await self._partitions.open_topic(topic)
         partition = self._partitions.replica(partition_id)
         if partition is not None:
-            partition.on_failed = partial(self.give_up, key)
+            partition.on_failed = partial(self.give_up, key, partition)
         return partition
 
     async def _leave(self, key: PartitionKey, *, is_stray: bool) -> None:
@@ -182,7 +182,7 @@ class Roles:
 
     # --- A failed log ----------------------------------------------------------------------------
 
-    async def give_up(self, key: PartitionKey) -> Standing:
+    async def give_up(self, key: PartitionKey, partition: ReplicatedPartition) -> Standing:
         """Leave every in-sync set before a failed log is cut to what is on its disk.
 
         A leader hands over first. Then the record may still promise something of this node: another
@@ -192,12 +192,14 @@ class Roles:
         Raises:
             MetadataError: the store did not say that nobody counts on it; to be tried again.
         """
+        node_id, fetched_in = self._identity.node_id, partition.leader_epoch
         led = self.led.by_key.get(key)
         if led is not None:
             if not await self.led.resign(key, FAILED_RESIGN_S, lost=True):
-                others = {*led.progress.maximal, *led.progress.record.elr} - {led.progress.node_id}
+                others = {*led.progress.maximal, *led.progress.record.elr} - {node_id}
                 return Standing.NEEDED if others else Standing.ALONE
-            await self._demote(key)
+            if partition.is_leading:  # before the view says who does
+                await self._partitions.follow(partition.id, None, partition.leader_epoch)
             self.led.end(key)
             self.on_change(key)
         for _ in range(_STRIKES):
@@ -205,22 +207,15 @@ class Roles:
             if entry is None:
                 return Standing.ALONE  # its topic was deleted
             record = decode(entry.value, PartitionRecord, entry.key)
-            promised = {*record.isr, *record.elr}
-            if self._identity.node_id not in promised:
+            if not is_counted(record, node_id, fetched_in):
                 await self._keeper.reached(entry.revision)
                 return Standing.GIVEN_UP
-            # In the next epoch: what was fetched in this one would bring it back in at once.
-            struck = expelled(record, self._identity.node_id, self._view)
-            struck = struck or strike(record, self._identity.node_id)
-            if struck is None or len(promised) == 1:
+            if {*record.isr, *record.elr} == {node_id}:
                 return Standing.ALONE
+            struck = given_up(record, node_id, self._view)
+            if struck is None:
+                break
             await self.propose("strike", PartitionChange(key, entry.revision, struck))
         raise MetadataUnavailableError(
             f"{key}: its log has failed, and the in-sync set cannot be left at the moment"
         )
-
-    async def _demote(self, key: PartitionKey) -> None:
-        """Cease to lead before the view says who does."""
-        partition = await self._opened(key)
-        if partition is not None and partition.is_leading:
-            await self._partitions.follow(partition.id, None, partition.leader_epoch)
