@@ -133,12 +133,13 @@ def _run(facts: DemoFacts) -> str:
     moments = _from_first_row(facts.moments)
     spans = [each for each in pairwise(moments) if each[1].at_s > each[0].at_s]
     rates = [(new.rows - old.rows) / (new.at_s - old.at_s) for old, new in spans]
+    known = [each for each in moments if each.rows or each.lag]  # before, no lag was reported
     panels = [
         svg.Lines("Rows a second, all queries", [_seconds(new) for _, new in spans], rates),
         svg.Lines(
             "Lag, all queries",
-            [_seconds(each) for each in moments],
-            [each.lag for each in moments],
+            [_seconds(each) for each in known],
+            [each.lag for each in known],
         ),
     ]
     return svg.chart("The run", "by seconds since the pipeline was started", panels)
