@@ -32,6 +32,7 @@ def test_a_subject_lives_from_its_first_schema_to_its_last(
     goqueue_broker: Broker, run: Run, files: dict[str, str]
 ) -> None:
     subject = goqueue_broker.unique_name("subject")
+    assert "`goqueue schema register" in run("schema", "list", "--prefix", subject).stderr
     run("schema", "register", subject, files["old"])
     assert run("schema", "get", subject, "--raw").stdout.strip() == OLD
     refused = run("schema", "register", subject, files["other"], code=1)

@@ -111,3 +111,8 @@ def test_nothing_found_is_said_on_standard_error(run: Run) -> None:
 def test_how_long_it_took_is_told_without_powers_of_ten(duration_ms: float, shown: str) -> None:
     trace = TraceOut("0" * 32, None, None, None, "pending", 0, 0, duration_ms, [], 0)
     assert timeline(trace)[4] == f"took     {shown}"
+
+
+def test_what_is_no_id_of_a_trace_is_named(run: Run) -> None:
+    refused = run("trace", "get", "deadbeef", code=1)
+    assert "'deadbeef' is no id of a trace: expected 32 hexadecimal digits" in refused.stderr

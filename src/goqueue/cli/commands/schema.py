@@ -101,7 +101,8 @@ def list_subjects(
                 "deleted": all(each.deleted for each in found),
             }
             for name, found in versions.items()
-        ]
+        ],
+        empty="no subjects: `goqueue schema register SUBJECT FILE` registers a schema",
     )
 
 
@@ -149,7 +150,7 @@ def list_versions(call: Call, subject: SubjectArgument) -> None:
     ]
     if not rows:
         call.api.get(list[int], "/subjects/{}/versions", subject)  # the server says it better
-    call.show(rows, empty="no schemas: `goqueue schema register SUBJECT FILE` registers one")
+    call.show(rows)
 
 
 @command(app, "register")

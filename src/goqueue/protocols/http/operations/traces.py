@@ -161,7 +161,9 @@ class TraceRoutes:
     async def show(self, path: TracePath, may: Permissions) -> TraceOut:
         """Describe a trace."""
         if not is_trace_id(path.id):
-            raise UnknownTraceError("a trace has an id of 32 hexadecimal digits")
+            raise UnknownTraceError(
+                f"{path.id!r} is no id of a trace: expected 32 hexadecimal digits"
+            )
         await self._tracer.caught_up()
         trace = await self._traces.get(path.id)
         if not _is_visible(may, trace):
