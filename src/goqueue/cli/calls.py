@@ -102,7 +102,10 @@ def root_callback(
     timeout: TimeoutOption = None,
     no_color: ColorOption = False,
 ) -> None:
-    """A durable log and a work queue over the same stored bytes."""
+    """A message broker: Kafka's protocol, work queues, HTTP and gRPC.
+
+    `goqueue --version` shows the version, its commit and when it was built.
+    """
     context_.obj = Globals(server, context, output, timeout, no_color)
 
 
