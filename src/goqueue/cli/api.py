@@ -230,6 +230,11 @@ class Api:
                 "`goqueue server`, or name another one with --server, GOQUEUE_SERVER or "
                 "`goqueue config use-context`"
             )
+        if isinstance(error, http.client.RemoteDisconnected) and url.startswith("http:"):
+            return (
+                f"{url} (from {source}) closed the connection without a response: if the server "
+                f"has TLS, use https{url.removeprefix('http')}"
+            )
         reason = error.strerror if isinstance(error, OSError) and error.strerror else repr(error)
         return f"the connection to {url} (from {source}) failed: {reason}"
 

@@ -38,7 +38,7 @@ def test_a_certificate_is_checked_and_can_be_trusted(
         run("topic", "create", "secret", "-s", url)
         assert "secret" in run("topic", "list", "-s", url).stdout
         plain = url.replace("https", "http")
-        assert plain in run("topic", "list", "-s", plain, code=1).stderr
+        assert f"use {url}" in run("topic", "list", "-s", plain, code=1).stderr
 
 
 def test_health_waits_until_a_server_that_starts_serves_clients(tmp_path: Path) -> None:
