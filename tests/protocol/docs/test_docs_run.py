@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,13 @@ def test_every_page_that_another_test_runs_is_named_by_that_test() -> None:
     for page in elsewhere:
         text = (ROOT / page.run_by).read_text(encoding="utf-8")
         assert page.path.name in text, f"{page.run_by} does not name {page.name}"
+
+
+def test_a_test_that_a_reason_names_exists() -> None:
+    reasons = " ".join(block.reason for page in pages() for block in page.blocks)
+    named = set(re.findall(r"tests/[\w/.]+\w", reasons))
+    assert named
+    assert [name for name in named if not (ROOT / name).exists()] == []
 
 
 def test_the_site_lists_every_block_that_is_not_run_with_its_reason() -> None:
