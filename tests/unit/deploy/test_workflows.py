@@ -47,7 +47,7 @@ def needed_by(job: dict[str, Any]) -> list[str]:
 
 def test_scripts_and_verbs_that_workflows_call_exist() -> None:
     scripts = {each for command in commands() for each in re.findall(r"\.ci/[\w-]+", command)}
-    assert scripts >= {".ci/run", ".ci/security", ".ci/proto-check", ".ci/bench-check"}
+    assert scripts >= {".ci/run", ".ci/tools", ".ci/security", ".ci/proto-check", ".ci/bench-check"}
     for script in scripts:
         assert os.access(ROOT / script, os.X_OK) or script == ".ci/run", script
     verbs = {each for command in commands() for each in re.findall(r"\bmake ([a-z-]+)", command)}
