@@ -63,9 +63,7 @@ class ClientMeter(NamedTuple):
         """How much one answer may hold: no more than what may be read in a second."""
         bucket = self.fetched_bytes
         limit = asked_bytes if bucket is None else min(asked_bytes, int(bucket.rate))
-        if self.tenant is not None and (rate := self.tenant.quotas.consume_bytes_per_s):
-            limit = min(limit, rate)
-        return limit
+        return limit if self.tenant is None else self.tenant.fetch_limit_bytes(limit)
 
     def was_busy(self, seconds: float) -> float:
         """Requests took so much time of the event loop."""

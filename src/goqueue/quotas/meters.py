@@ -30,6 +30,8 @@ CONSUME_BYTES = "consume_bytes_per_s"
 REQUESTS = "requests_per_s"
 RATES = (PUBLISH_MESSAGES, PUBLISH_BYTES, CONSUME_MESSAGES, CONSUME_BYTES, REQUESTS)
 """The quotas of a tenant that are rates, by their fields in `TenantQuotas`."""
+_FIRST_MESSAGE_BYTES = 100
+"""What a message is taken to have until some were read."""
 
 
 class TenantMeter:
@@ -128,6 +130,22 @@ class TenantMeter:
     def consume_wait_s(self) -> float:
         """How long readers have to wait."""
         return self._wait_s(CONSUME_MESSAGES, CONSUME_BYTES)[0]
+
+    def fetch_limit_bytes(self, asked_bytes: int) -> int:
+        """How much one answer may hold: about what may be read in a second, on this node."""
+        limit: float = asked_bytes
+        if (by_bytes := self.buckets.get(CONSUME_BYTES)) is not None:
+            limit = min(limit, by_bytes.rate)
+        if (by_messages := self.buckets.get(CONSUME_MESSAGES)) is not None:
+            limit = min(limit, by_messages.rate * self._message_bytes())
+        return max(int(limit), 1)
+
+    def _message_bytes(self) -> float:
+        """How large the messages are that are read, on average."""
+        counted = self.counted
+        if not counted.consumed_messages:
+            return _FIRST_MESSAGE_BYTES
+        return counted.consumed_bytes / counted.consumed_messages
 
     def usage(self) -> Usage:
         """What was used by way of this node, with earlier starts."""

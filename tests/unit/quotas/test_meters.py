@@ -110,3 +110,16 @@ def test_a_request_is_refused_where_the_client_cannot_be_made_to_wait() -> None:
     meter.admit_mutations(5)
     with pytest.raises(RateLimitedError, match="controller_mutation_rate"):
         meter.admit_mutations(1)
+
+
+def test_one_answer_holds_about_what_may_be_read_in_a_second() -> None:
+    """More would be a debt, which is forgotten beyond half a minute."""
+    now = Hand()
+    asked_bytes = 50 * 1024 * 1024
+    assert tenant(now).fetch_limit_bytes(asked_bytes) == asked_bytes
+    assert tenant(now, consume_bytes_per_s=1000).fetch_limit_bytes(asked_bytes) == 1000
+    meter = tenant(now, consume_messages_per_s=20)
+    assert meter.fetch_limit_bytes(asked_bytes) == 2000  # before any message was read
+    meter.consumed(10, 5000)
+    assert meter.fetch_limit_bytes(asked_bytes) == 10_000
+    assert meter.fetch_limit_bytes(300) == 300
