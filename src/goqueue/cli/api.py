@@ -58,7 +58,8 @@ class Api:
         kind = (
             http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         )
-        self._connection = kind(parts.hostname or "", parts.port, timeout=self.target.timeout_s)
+        host = _host(parts.hostname or "")
+        self._connection = kind(host, parts.port, timeout=self.target.timeout_s)
 
     def __enter__(self) -> Self:
         return self
@@ -237,6 +238,16 @@ class Api:
             )
         reason = error.strerror if isinstance(error, OSError) and error.strerror else repr(error)
         return f"the connection to {url} (from {source}) failed: {reason}"
+
+
+def _host(name: str) -> str:
+    """Where to connect: `localhost` is this machine also where no resolver knows it (RFC 6761)."""
+    if name == "localhost":
+        try:
+            socket.getaddrinfo(name, None)
+        except socket.gaierror:
+            return "127.0.0.1"
+    return name
 
 
 def _path(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
+from goqueue.cli.api import Api
+from goqueue.cli.contexts import Target
 from goqueue.protocols.http.operations.operation_shapes import Stats
 from support.certificates import Authority
 from support.cluster_broker import own_broker
@@ -54,6 +57,22 @@ def test_health_waits_until_a_server_that_starts_serves_clients(tmp_path: Path) 
         assert out.split()[:2] == ["status", "ready"]
     finally:
         server.close()
+
+
+def test_localhost_is_this_machine_also_where_no_resolver_knows_it(
+    goqueue_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolve = socket.getaddrinfo
+
+    def without_localhost(host: str, *more: Any, **options: Any) -> Any:
+        if host == "localhost":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return resolve(host, *more, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", without_localhost)
+    url = goqueue_broker.http_url.replace("127.0.0.1", "localhost")
+    with Api(Target(url, "test")) as api:
+        assert api.get(Stats, "/stats").topics is not None
 
 
 def test_of_several_servers_the_first_that_is_there_is_asked(
