@@ -53,7 +53,8 @@ class AccessDirectory:
     ) -> None:
         self.users = users
         self.tenants = Tenants(store, is_enabled=uses_tenants, keeper=keeper)
-        self._root_key = root_key
+        self.root_key = root_key
+        """With all rights, and stored nowhere; None: there is none."""
         self.rules = StoredRecords(store, "acls/", Rule, limit=_MAX_RULES, keeper=keeper)
         """By their ids."""
         self.roles = StoredRecords(store, "roles/", Role, limit=_MAX_ROLES, keeper=keeper)
@@ -86,7 +87,7 @@ class AccessDirectory:
 
     def _changed(self) -> None:
         self._rights = {}
-        self.key_index = KeyIndex(self.keys.all, self._root_key)
+        self.key_index = KeyIndex(self.keys.all, self.root_key)
         if self.on_change is not None:
             self.on_change()
 

@@ -60,8 +60,8 @@ class _Content(msgspec.Struct, frozen=True, array_like=True):
     opened_ms: int
     expires_ms: int
     id: bytes
-    user_mark: bytes
-    """Of the user as it was, to notice another password; empty of keys and tokens."""
+    credential_mark: bytes
+    """Of the user or the root key as it was, to notice another; empty of other keys and tokens."""
 
 
 class _Ended(msgspec.Struct, frozen=True):
@@ -118,7 +118,9 @@ class Sessions:
             expires_ms = min(expires_ms, login.expires_ms)
         principal = login.principal
         session_id = secrets.token_bytes(_ID_BYTES)
-        content = _Content(principal, now_ms, expires_ms, session_id, self._user_mark(principal))
+        content = _Content(
+            principal, now_ms, expires_ms, session_id, self._credential_mark(principal)
+        )
         data = msgspec.msgpack.encode(content)
         token = base64.urlsafe_b64encode(data + self._mac(b"token", data)).decode()
         if len(token) > _MAX_TOKEN_CHARS:
@@ -159,13 +161,15 @@ class Sessions:
         if principal.kind is PrincipalKind.API_KEY and principal.name != ROOT_ID:
             key = self._directory.keys.all.get(principal.name)
             return key is not None and key.is_valid(now_ms)
-        return hmac.compare_digest(content.user_mark, self._user_mark(principal))
+        return hmac.compare_digest(content.credential_mark, self._credential_mark(principal))
 
-    def _user_mark(self, principal: Principal) -> bytes:
-        if principal.kind is not PrincipalKind.USER:
-            return b""
-        user = self._directory.users.find(principal.name)
-        return b"" if user is None else self._mac(b"user", encode_user(user))
+    def _credential_mark(self, principal: Principal) -> bytes:
+        if principal.kind is PrincipalKind.USER:
+            user = self._directory.users.find(principal.name)
+            return b"" if user is None else self._mac(b"user", encode_user(user))
+        if principal.kind is PrincipalKind.API_KEY and principal.name == ROOT_ID:
+            return self._mac(b"root key", (self._directory.root_key or "").encode())
+        return b""
 
     def _mac(self, purpose: bytes, data: bytes) -> bytes:
         return hmac.digest(self._key, purpose + b"\0" + data, hashlib.sha256)

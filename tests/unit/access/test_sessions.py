@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from goqueue.access.api_keys import ROOT_ID
 from goqueue.access.principals import Login, Principal, PrincipalKind
 from goqueue.access.sessions import Sessions
 from goqueue.access.settings import AccessSettings
@@ -28,7 +29,7 @@ def on(folder: Path, scenario: Callable[[Callable[..., Sessions], ManualClock], 
     """Play a scenario with a function that makes the sessions of a node, and their clock."""
 
     async def run() -> None:
-        access = AccessSettings(is_enabled=True)
+        access = AccessSettings(is_enabled=True, root_key="the-root-key-of-a-test")
         users = (("alice", "secret"),)
         async with running_broker(folder, initial_users=users, access=access) as broker:
             clock = ManualClock()
@@ -78,6 +79,18 @@ def test_a_session_ends_with_its_time_or_with_that_of_its_login(
         clock.advance(lasts_ms - 1)
         assert node().find(token) is not None
         clock.advance(1)
+        assert node().find(token) is None
+
+    on(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("root_key", [None, "another-root-key"])
+def test_a_session_of_the_root_key_ends_with_it(tmp_path: Path, root_key: str | None) -> None:
+    async def scenario(node: Callable[..., Sessions], clock: ManualClock) -> None:
+        token, _ = node().open(Login(Principal(ROOT_ID, PrincipalKind.API_KEY)))
+        assert node().find(token) is not None
+        directory: Any = node()._directory
+        directory.root_key = root_key  # as after a restart with another configuration
         assert node().find(token) is None
 
     on(tmp_path, scenario)
