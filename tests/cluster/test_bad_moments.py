@@ -132,3 +132,20 @@ def test_a_topic_that_is_deleted_while_the_shard_of_its_group_moves_is_forgotten
     assert {each["delivery_count"] for each in again} == {1}
     answer = nodes.ask(here, "POST", "/messages/ack", body)
     assert answer.status == 404, answer
+
+
+def test_a_cluster_that_is_stopped_as_a_whole_stops_in_time_and_keeps_its_queue_groups(nodes):
+    topic = filled_topic(nodes, 20)
+    group = Cluster.unique_name()
+    member = join(nodes, group, topic)
+    held = taken(nodes, 1, group, member, 10)
+    for each in held[:5]:
+        nodes.surely(2, "POST", "/messages/ack", {"receipt_handle": each["receipt_handle"]})
+    nodes.cluster.stop()
+    for node in NODES:
+        assert "it did not stop in" not in nodes.cluster.log(node)
+    nodes.cluster.start()
+    for each in held[5:]:
+        nodes.surely(3, "POST", "/messages/ack", {"receipt_handle": each["receipt_handle"]})
+    rest = taken(nodes, 2, group, join(nodes, group, topic), 10)
+    assert sorted(int(each["value"]) for each in rest) == list(range(10, 20))

@@ -147,9 +147,11 @@ class ClusterServer(ServerProcess):
         return True
 
     def signal(self, number: int) -> None:
-        """Send a signal to every supervisor and do not wait."""
+        """Send a signal to every supervisor, or stop the time of all processes; do not wait."""
+        is_pause = number in (signal.SIGSTOP, signal.SIGCONT)
+        to = ("supervisor", "broker", "etcd") if is_pause else ("supervisor",)
         for node in self.nodes:
-            node.send(signal.Signals(number), "supervisor")
+            node.send(signal.Signals(number), *to)
 
     def wait(self, timeout_s: float = STOP_S) -> int:
         """0 once all have ended."""

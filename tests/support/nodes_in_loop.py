@@ -21,9 +21,10 @@ import goqueue.protocols.http.server.listener
 import goqueue.protocols.kafka.families
 import goqueue.server.cluster.cluster_node
 import goqueue.server.wiring  # noqa: F401
-from goqueue.model.errors import GoQueueError
-from goqueue.model.internal_topics import INTERNAL_TOPICS
+from goqueue.model.errors import DelaysUnavailableError, GoQueueError
+from goqueue.model.internal_topics import DELAY_STATE
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.server.cluster.internal_topics import internal_topics
 from goqueue.server.config_load import load_config
 from goqueue.server.etcd.binary import etcd_environment
 from goqueue.server.etcd.command import EtcdMember, etcd_command
@@ -139,20 +140,31 @@ async def running_nodes(
             for kind in ("kafka", "http", "grpc"):
                 are_siblings(tuple(getattr(each, kind).port for each in nodes.all))
             async with asyncio.timeout(_WITHIN_S):
-                while not all(_knows_coordinators(each.broker) for each in nodes.all):  # noqa: ASYNC110 - nobody tells
+                while not all(_is_whole(each.broker) for each in nodes.all):  # noqa: ASYNC110 - nobody tells
                     await asyncio.sleep(0.02)
             yield nodes
 
 
-def _knows_coordinators(broker: Broker) -> bool:
-    """Whether every partition of internal topics has a leader, as far as a node knows."""
+def _is_whole(broker: Broker) -> bool:
+    """Whether internal topics are there and led, as far as a node knows, and it can delay."""
     catalogue, facts = broker.topics.catalogue, broker.facts
-    topics = [catalogue.by_name.get(name) for name in INTERNAL_TOPICS]
+    made = internal_topics(broker.settings, NODES)
+    topics = [catalogue.by_name.get(name) for name in made]
     return all(
-        topic is not None and facts.partition(topic.topic_id, number).leader is not None
+        topic is not None
+        and all(
+            facts.partition(topic.topic_id, number).leader is not None
+            for number in range(topic.partition_count)
+        )
         for topic in topics
-        for number in range(0 if topic is None else topic.partition_count)
-    )
+    ) and any(_leads_unit(broker, unit) for unit in range(made[DELAY_STATE]))
+
+
+def _leads_unit(broker: Broker, unit: int) -> bool:
+    try:
+        return broker.delays.shard(unit).state.is_active
+    except DelaysUnavailableError:
+        return False
 
 
 def _members(

@@ -381,8 +381,8 @@ class StateShard:
         try:
             return await self.log.save_snapshot(self._dump(), self._executor)
         except GoQueueError as error:
-            name = self.log.partition.id
-            _log.warning("%s: no snapshot was written, the log is complete: %s", name, error)
+            if not isinstance(error, LeadershipLostError):  # whoever leads next has the log
+                _log.warning("%s: no snapshot: %s", self.log.partition.id, error)
             return False
 
     def _dump(self) -> Iterator[StateEntry]:

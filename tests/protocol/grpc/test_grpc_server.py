@@ -25,6 +25,7 @@ from goqueue.wire.grpc.limits import MAX_MESSAGE_BYTES
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import HealthServiceStub
 from support.grpc_node import run
+from support.grpc_stubs import Stubs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,9 +104,10 @@ def test_an_error_carries_what_a_program_may_want_to_know():
 def test_a_bug_is_logged_and_not_shown(tmp_path, caplog, monkeypatch):
     async def scenario(node):
         monkeypatch.setattr(node.broker.topics, "catalogue", "a secret")
-        call = node.stubs.admin.DescribeTopic(pb.TopicRequest(name="t"))
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await call
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{node.port}") as channel:
+            call = Stubs(channel).admin.DescribeTopic(pb.TopicRequest(name="t"))
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call
         assert caught.value.code() is grpc.StatusCode.INTERNAL
         assert "str" not in caught.value.details()
         monkeypatch.undo()

@@ -183,6 +183,15 @@ class CommittedPartition(Partition):
         """Tell publishers that wait why that may take long; the broker's own writers wait on."""
         self._commit.fail_publishers(error)
 
+    def stop_commits(self) -> None:
+        """This node stops, and hears no other replica: whoever waits, or would, is told so."""
+        self._commit.end(
+            LeadershipLostError(
+                f"{self.id}: its leader stops: what was appended last may not be committed; send "
+                "it again"
+            )
+        )
+
     def _after_flush(self) -> None:
         if self.on_persisted is not None:
             self.on_persisted()

@@ -182,8 +182,9 @@ class Replicas:
         await asyncio.gather(*self._settling.values(), return_exceptions=True)
         await self.led.stop()
         await self.followed.close()
-        for key in list(self.led.by_key):
+        for key, led in list(self.led.by_key.items()):
             self.led.end(key)
+            led.partition.stop_commits()
         try:
             await self.save_watermarks()
         except StorageError as error:

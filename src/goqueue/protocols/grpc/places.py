@@ -45,8 +45,7 @@ class Field:
             if not request.HasField(step):
                 return None
             request = getattr(request, step)
-        found = getattr(request, last)
-        return None if found == "" else found
+        return getattr(request, last)
 
     def check(self, request: type[Message]) -> None:
         """Raise `ValueError` when requests have no such field."""
@@ -65,7 +64,7 @@ class Group(Place):
         self._name = Field(text)
 
     async def locate(self, broker: Broker, request: Any) -> Lookup | None:
-        """The coordinator; a request that names no group is refused by whoever gets it."""
+        """The coordinator; it also refuses an empty name. A stream may not say its group first."""
         group_id = self._name(request)
         return None if group_id is None else group_lookup(broker, group_id)
 
@@ -83,7 +82,7 @@ class Transaction(Place):
 
     async def locate(self, broker: Broker, request: Any) -> Lookup | None:
         """The coordinator of whichever the request names."""
-        name = None if self._name is None else self._name(request)
+        name = None if self._name is None else self._name(request) or None
         producer_id = None if self._producer is None else self._producer(request)
         return await transaction_lookup(broker, name, producer_id)
 
