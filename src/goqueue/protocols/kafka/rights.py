@@ -79,7 +79,7 @@ class Needs:
         yield self.rights, self.note
 
 
-ANYONE: Final = Needs(note="whoever may connect")
+ANYONE: Final = Needs(note="any client that may connect")
 """Every client that the listener has let in."""
 
 

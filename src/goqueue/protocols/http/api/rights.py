@@ -68,7 +68,7 @@ class Needs:
         yield self.rights, self.note
 
 
-ANYONE: Final = Needs(note="whoever has logged in")
+ANYONE: Final = Needs(note="any authenticated client")
 """Every client that has said who it is, where that is asked."""
 
 PUBLIC: Final = Needs(note="nobody is asked who they are")
