@@ -28,11 +28,14 @@ if TYPE_CHECKING:
     from goqueue.access.tenants.records import Tenant
     from goqueue.administration.groups import GroupAdministrator
     from goqueue.insight.group_views import GroupViews
+    from goqueue.pipelines.service import Pipelines
+    from goqueue.quotas.tenant_limits import TenantLimits
     from goqueue.runtime.clock import Clock
     from goqueue.schemas.registry import Registry
     from goqueue.schemas.service import Schemas
     from goqueue.state.serial import Decided
     from goqueue.topics.catalogue import Topic, Topics
+    from goqueue.transactions.service import Transactions
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +74,9 @@ class TenantRemoval:
         group_views: GroupViews,
         groups: GroupAdministrator,
         schemas: Schemas,
+        transactions: Transactions,
+        pipelines: Pipelines,
+        limits: TenantLimits,
         clock: Clock,
         is_cluster: bool,
     ) -> None:
@@ -82,6 +88,9 @@ class TenantRemoval:
         self._group_views = group_views
         self._groups = groups
         self._schemas = schemas
+        self._transactions = transactions
+        self._pipelines = pipelines
+        self._limits = limits
         self._clock = clock
         self._is_cluster = is_cluster
 
@@ -116,6 +125,9 @@ class TenantRemoval:
         tenant = self._administration.require(tenant_id)
         if not force and tenant.status is not TenantStatus.DELETING:
             found = (await self.belongings(tenant_id)).counts()
+            elsewhere = self._limits.groups_elsewhere(tenant_id)
+            if elsewhere:
+                found = ", ".join(filter(None, (found, f"{elsewhere} groups on other nodes")))
             if found:
                 raise TenantNotEmptyError(
                     f"tenant {tenant_id!r} still has {found}: delete them first, or use force=true"
@@ -141,6 +153,7 @@ class TenantRemoval:
         for name in found.groups:
             await self._attempt(f"group {name}", self._groups.delete(name))
         await self._delete_subjects(found.subjects)
+        await self._delete_hidden(tenant.id)
         rules = self._rules(tenant.id, {*found.keys, *found.users})
         await self._attempt("rules", self._access_administration.remove_rules(rules))
         for key_id in found.keys:
@@ -150,7 +163,7 @@ class TenantRemoval:
         waited_ms = self._clock.now_ms() - tenant.updated_ms
         if self._is_cluster and waited_ms < _CLUSTER_MS:
             return
-        if not (await self.belongings(tenant.id)).counts():
+        if not (await self.belongings(tenant.id)).counts() and not self._has_hidden(tenant.id):
             await self._attempt("the record", self._administration.remove(tenant.id))
 
     async def _delete_subjects(self, subjects: list[str]) -> None:
@@ -159,6 +172,23 @@ class TenantRemoval:
             for subject in subjects:
                 change = self._schemas.change(_deletion(subject, permanent=permanent))
                 await self._attempt(f"subject {subject}", change)
+
+    async def _delete_hidden(self, tenant_id: str) -> None:
+        """What goes with a tenant and keeps nobody from deleting it: it would expire by itself."""
+        prefix = namespace_of(tenant_id).prefix
+        removal = self._transactions.remove(lambda name: name.startswith(prefix))
+        await self._attempt("transactional ids", removal)
+        for name in self._pipelines_of(prefix):
+            await self._attempt(f"pipeline {name}", self._pipelines.delete(name))
+
+    def _has_hidden(self, tenant_id: str) -> bool:
+        prefix = namespace_of(tenant_id).prefix
+        ids = (each.transactional_id for each in self._transactions.list())
+        return any(each.startswith(prefix) for each in (*ids, *self._pipelines_of(prefix)))
+
+    def _pipelines_of(self, prefix: str) -> list[str]:
+        names = (each.name for each in self._pipelines.all())
+        return [name for name in names if name.startswith(prefix)]
 
     def _rules(self, tenant_id: str, names: set[str]) -> list[Rule]:
         """The rules about what is in the tenant, about the tenant itself, and of its principals."""

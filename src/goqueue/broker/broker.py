@@ -277,6 +277,9 @@ class Broker(LogBroker):
             group_views=self.group_views,
             groups=self.group_administrator,
             schemas=self.schemas,
+            transactions=self.transactions,
+            pipelines=self.pipelines,
+            limits=self.tenant_limits,
             clock=self.clock,
             is_cluster=self.facts.is_cluster,
         )

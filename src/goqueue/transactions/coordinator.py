@@ -297,6 +297,13 @@ class TransactionCoordinator(TransactionRegistry):
                 self._fence_and_abort(transaction, now_ms, out)
         self.expire_ids(now_ms, out)
 
+    def remove(self, is_chosen: Callable[[str], bool], now_ms: int, out: Effects) -> None:
+        """Abort what is open of these ids, and forget those of which nothing is."""
+        for transaction in self.open():
+            if is_chosen(transaction.transactional_id) and not transaction.state.is_prepared:
+                self._fence_and_abort(transaction, now_ms, out)
+        self.forget_ids(is_chosen, now_ms, out)
+
     def unfinished(self) -> list[Ending]:
         """What a start finds decided and not carried out everywhere."""
         return [_ending_of(each) for each in self.open() if each.state.is_prepared]

@@ -26,7 +26,7 @@ from goqueue.transactions.states import TransactionState
 from goqueue.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.transactions.settings import TransactionSettings
@@ -146,13 +146,28 @@ class TransactionRegistry:
             kept_ms = self._kept_ms(transaction.transactional_id)
             if transaction.state.is_open or now_ms - transaction.updated_ms < kept_ms:
                 continue
-            transaction.move_to(TransactionState.DEAD, now_ms)
-            self.uninstall(transaction)
-            out.persist.append(remove(transaction.transactional_id))
+            self._forget(transaction, now_ms, out)
         for series in list(self.series.values()):
             if now_ms - series.updated_ms >= series.keep_ms:
-                del self.series[series.name]
-                out.persist.append(remove_series(series.name))
+                self._forget_series(series, out)
+
+    def forget_ids(self, is_chosen: Callable[[str], bool], now_ms: int, out: Effects) -> None:
+        """Forget these ids and series; what is open stays."""
+        for transaction in list(self.by_id.values()):
+            if is_chosen(transaction.transactional_id) and not transaction.state.is_open:
+                self._forget(transaction, now_ms, out)
+        for series in list(self.series.values()):
+            if is_chosen(series.name):
+                self._forget_series(series, out)
+
+    def _forget(self, transaction: Transaction, now_ms: int, out: Effects) -> None:
+        transaction.move_to(TransactionState.DEAD, now_ms)
+        self.uninstall(transaction)
+        out.persist.append(remove(transaction.transactional_id))
+
+    def _forget_series(self, series: Series, out: Effects) -> None:
+        del self.series[series.name]
+        out.persist.append(remove_series(series.name))
 
     def _kept_ms(self, transactional_id: str) -> int:
         settings = self.settings

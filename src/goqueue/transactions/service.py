@@ -280,6 +280,17 @@ class Transactions(TransactionShards):
             transactional_id, lambda core, now_ms, out: core.abort(transactional_id, now_ms, out)
         )
 
+    async def remove(self, is_chosen: Callable[[str], bool]) -> None:
+        """Forget ids of this node with their producers; open transactions are aborted first.
+
+        Those that are still being ended stay: ask again.
+        """
+        for shard in self._family.opened():
+            await shard.ready()
+            _, out = shard.perform(lambda core, now_ms, out: core.remove(is_chosen, now_ms, out))
+            await shard.durable()
+            await self._ends.finish(shard, out)
+
     # --- Many transactions -----------------------------------------------------------------------
 
     async def commit_together(self, request: TogetherRequest) -> bool:

@@ -32,6 +32,13 @@ def test_a_killed_server_goes_on_deleting_and_touches_nothing_else(tmp_path) -> 
             rule = {"principal": f"User:{tenant}", "resource_type": "topic",
                     "resource_name": f"{tenant}.t0", "operations": ["read"]}  # fmt: skip
             root.ok("POST", "/admin/acls", rule)
+            api = Api(server.http_url, key)
+            for number in range(2):
+                made = api.ok("POST", "/producers/init", {"transactional_id": f"id-{number}"})
+            producer = {"producer_id": made["producer_id"], "epoch": made["epoch"]}
+            api.ok("POST", "/transactions/begin", producer)
+            report = {"state": "running", "queries": [{"name": "q", "sources": ["t0"]}]}
+            api.ok("PUT", "/pipelines/nightly", report)
 
         deleting = threading.Thread(
             target=lambda: _ignored(root, "DELETE", "/admin/tenants/acme?force=true")
@@ -48,6 +55,10 @@ def test_a_killed_server_goes_on_deleting_and_touches_nothing_else(tmp_path) -> 
         assert [each["group"] for each in root.ok("GET", "/groups")["groups"]] == ["acme-two.g"]
         assert [each["tenant"] for each in root.ok("GET", "/admin/keys")["keys"]] == ["acme-two"]
         assert [each["name"] for each in root.ok("GET", "/admin/users")["users"]] == ["acme-two"]
+        ids = [each["transactional_id"] for each in root.ok("GET", "/transactions")["transactions"]]
+        assert ids == ["acme-two.id-0", "acme-two.id-1"]
+        pipelines = root.ok("GET", "/pipelines")["pipelines"]
+        assert [each["name"] for each in pipelines] == ["acme-two.nightly"]
         rules = root.ok("GET", "/admin/acls")["acls"]
         assert [each["resource_name"] for each in rules] == ["acme-two.t0"]
         access = Access(server.kafka_address, "SCRAM-SHA-256", "acme-two", PASSWORD)
