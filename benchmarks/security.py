@@ -23,7 +23,7 @@ ON: Final = "on"
 TOPIC: Final = "orders"
 ADMIN: Final = "admin"
 WRITER: Final = "writer"
-PRODUCED: Final = 200_000
+PRODUCED: Final = 1_000_000
 RULES: Final = 1000
 TURNS: Final = int(os.environ.get("GOQUEUE_BENCH_SECURITY_TURNS", "9"))
 LOGINS_PER_MINUTE: Final = 2000
@@ -38,7 +38,7 @@ FLOODS: Final = 3
 """Producers of the noisy tenant, each with connections of its own."""
 PACE: Final = 100
 """Messages a second of the calm tenant."""
-_NO_LIMITS: Final = (
+_RATES: Final = (
     "publish_messages_per_s",
     "consume_messages_per_s",
     "publish_bytes_per_s",
@@ -46,6 +46,8 @@ _NO_LIMITS: Final = (
     "requests_per_s",
     "max_storage_bytes",
 )
+_NO_LIMITS: Final = dict.fromkeys(_RATES, 0)
+_NEVER_REACHED: Final = dict.fromkeys(_RATES, 10**12)
 
 
 def _guarded(run: Run, *others: str, flags: Sequence[str] = ()) -> BrokerProcess:
@@ -65,15 +67,11 @@ def _guarded(run: Run, *others: str, flags: Sequence[str] = ()) -> BrokerProcess
 
 @benchmark("produce", "librdkafka with a SCRAM login and 1,000 rules, against an open broker")
 def produce(run: Run) -> None:
-    turns = Turns(plain=OFF)
-    used_s = {OFF: 0.0, ON: 0.0}
     with (
         start_goqueue(run.scratch / OFF) as open_broker,
         _guarded(run) as guarded,
         ClientProcess("_security_client") as client,
     ):
-        ways = {OFF: (open_broker, None), ON: (guarded, WRITER)}
-        client.call("make", address=open_broker.address, user=None, topic=TOPIC)
         client.call("make", address=guarded.address, user=ADMIN, topic=TOPIC)
         made = client.call(
             "make_rules",
@@ -84,23 +82,51 @@ def produce(run: Run) -> None:
             count=RULES,
         )
         expect(made == RULES, f"{made} rules")
-        for turn in run.progress(TURNS + 1, "produce"):
-            for way in (OFF, ON) if turn % 2 else (ON, OFF):
-                broker, user = ways[way]
-                before_s = broker.cpu_s()
-                sent = client.call(
-                    "produce", address=broker.address, user=user, topic=TOPIC, count=PRODUCED
-                )
-                expect(sent["left"] == 0, f"{way}: {sent['left']} messages were left")
-                if turn > 0:
-                    turns.add(way, sent["seconds"])
-                    used_s[way] += broker.cpu_s() - before_s
-    turns.report_rates(run, "messages: logins and rights", PRODUCED, "messages/s")
+        _compare(run, client, "logins and rights", open_broker, (guarded, WRITER))
+    run.note(f"{TURNS} turns of {PRODUCED} messages, {RULES} rules, SCRAM-SHA-256, acks=all")
+
+
+@benchmark("quotas", "librdkafka of a tenant with every quota, none of them reached, against none")
+def quotas(run: Run) -> None:
+    with (
+        start_goqueue(run.scratch / OFF) as open_broker,
+        _guarded(run, flags=("--tenancy-enabled",)) as guarded,
+        ClientProcess("_security_client") as client,
+    ):
+        _make_tenant(guarded, CALM, _NEVER_REACHED)
+        client.call("make", address=guarded.address, user=CALM, topic=TOPIC)
+        _compare(run, client, "quotas", open_broker, (guarded, CALM))
+    run.note(f"{TURNS} turns of {PRODUCED} messages; every quota that is a rate, SCRAM-SHA-256")
+
+
+def _compare(
+    run: Run,
+    client: ClientProcess,
+    what: str,
+    open_broker: BrokerProcess,
+    guarded: tuple[BrokerProcess, str],
+) -> None:
+    """Produce in turns to an open broker, and as a user of another one that has the topic."""
+    turns = Turns(plain=OFF)
+    used_s = {OFF: 0.0, ON: 0.0}
+    ways: dict[str, tuple[BrokerProcess, str | None]] = {OFF: (open_broker, None), ON: guarded}
+    client.call("make", address=open_broker.address, user=None, topic=TOPIC)
+    for turn in run.progress(TURNS + 1, what):
+        for way in (OFF, ON) if turn % 2 else (ON, OFF):
+            broker, user = ways[way]
+            before_s = broker.cpu_s()
+            sent = client.call(
+                "produce", address=broker.address, user=user, topic=TOPIC, count=PRODUCED
+            )
+            expect(sent["left"] == 0, f"{way}: {sent['left']} messages were left")
+            if turn > 0:
+                turns.add(way, sent["seconds"])
+                used_s[way] += broker.cpu_s() - before_s
+    turns.report_rates(run, f"messages: {what}", PRODUCED, "messages/s")
     each_us = {way: used / (PRODUCED * TURNS) * 1e6 for way, used in used_s.items()}
-    label = "broker CPU a message: logins and rights"
+    label = f"broker CPU a message: {what}"
     run.row(f"{label} {OFF}", each_us[OFF], "µs")
     run.row(f"{label} {ON}", each_us[ON], "µs", each_us[ON] / each_us[OFF], f"{label} {OFF}")
-    run.note(f"{TURNS} turns of {PRODUCED} messages, {RULES} rules, SCRAM-SHA-256, acks=all")
 
 
 @benchmark("logins", "Producers beside 2,000 logins a minute, against the same without them")
@@ -147,9 +173,8 @@ def logins(run: Run) -> None:
     run.note(f"{LATENCY_TURNS} turns of {LATENCY_S:g} s, PLAIN; of many users each logs in once")
 
 
-def _make_tenant(broker: BrokerProcess, tenant: str) -> None:
-    """A tenant without quotas, with a user of the same name who may do everything in it."""
-    quotas = dict.fromkeys(_NO_LIMITS, 0)
+def _make_tenant(broker: BrokerProcess, tenant: str, quotas: dict[str, int]) -> None:
+    """A tenant, with a user of the same name who may do everything in it."""
     _call(broker, "POST", "/admin/tenants", {"id": tenant, "name": tenant, "quotas": quotas})
     user = {"password": tenant * 2, "roles": ["admin"], "tenant": tenant}
     _call(broker, "PUT", f"/admin/users/{tenant}", user)
@@ -175,7 +200,7 @@ def neighbours(run: Run) -> None:
         ClientProcess("_security_client") as crowd,
     ):
         for tenant in (CALM, NOISY):
-            _make_tenant(broker, tenant)
+            _make_tenant(broker, tenant, _NO_LIMITS)
             client.call("make", address=broker.address, user=tenant, topic=TOPIC)
         asked = {"address": broker.address, "user": CALM, "topic": TOPIC, "pace": PACE}
         client.call("latencies", **asked, seconds=1.0)
