@@ -51,3 +51,23 @@ def test_a_node_that_lost_its_etcd_is_a_new_member(cluster: Cluster, lost: str) 
         after = members(cluster, node)
         assert after["node-3"]["ID"] != before["node-3"]["ID"]
         assert after["node-1"]["ID"] == before["node-1"]["ID"]
+
+
+def test_an_empty_node_forms_no_etcd_before_others_have_said_that_there_is_none(
+    cluster: Cluster,
+) -> None:
+    """Under its old number it would have forgotten what it has voted for and acknowledged."""
+    before = members(cluster, 1)
+    for node in (1, 2, 3):
+        cluster.kill(node)
+    shutil.rmtree(cluster.data_dir(3))
+    cluster.start(3, wait=False)
+    with pytest.raises(AssertionError):
+        eventually(lambda: "etcd" in cluster.processes(3), timeout_s=3)
+    for node in (1, 2):
+        cluster.start(node, wait=False)
+    for node in (1, 2, 3):
+        cluster.wait(node)
+    after = members(cluster, 1)
+    assert after["node-3"]["ID"] != before["node-3"]["ID"]
+    assert after["node-1"]["ID"] == before["node-1"]["ID"]

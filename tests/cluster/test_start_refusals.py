@@ -84,7 +84,8 @@ def test_with_an_etcd_that_ends_with_the_same_error_twice(tmp_path: Path, secret
 [ "$1" = --version ] && { echo 'etcd Version: 3.5.30'; exit; }
 echo 'panic: walpb: crc mismatch' >&2
 exit 2"""
-    told = refused(tmp_path / "data", *clustered(secret, fake_etcd(tmp_path, script)))
+    etcd = fake_etcd(tmp_path, script)
+    told = refused(tmp_path / "data", *clustered(secret, etcd, peer_list=peers(1)))
     assert "is damaged: check the disk and restore the folder" in told
 
 

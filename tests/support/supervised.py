@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Final
 
 from goqueue.model.errors import GoQueueError
@@ -40,6 +41,7 @@ class StandInEtcd:
         self.environment = dict(os.environ)
         self.folder = EtcdFolder(Path.cwd())
         self._error = error
+        self.forming = SimpleNamespace(listener=None)
 
     def starting(self) -> None:
         pass

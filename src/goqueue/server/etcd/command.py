@@ -66,9 +66,9 @@ def etcd_command(
     flags = {
         "name": member.name,
         "data-dir": str(member.data_folder),
-        "listen-client-urls": _listening(member.client_url, member.listen_host),
+        "listen-client-urls": listening(member.client_url, member.listen_host),
         "advertise-client-urls": member.client_url,
-        "listen-peer-urls": _listening(peer_url, member.listen_host),
+        "listen-peer-urls": listening(peer_url, member.listen_host),
         "initial-advertise-peer-urls": peer_url,
         "initial-cluster": ",".join(f"{name}={url}" for name, url in member.peers.items()),
         "initial-cluster-token": member.token,
@@ -122,7 +122,7 @@ def _tls(tls: EtcdTls | None) -> dict[str, str]:
     }
 
 
-def _listening(url: str, host: str | None) -> str:
+def listening(url: str, host: str | None) -> str:
     """The URL to listen on: etcd takes addresses there and no names."""
     if host is None:
         return url

@@ -14,6 +14,7 @@ from goqueue.server.etcd.command import EtcdMember, EtcdTls, etcd_command
 from goqueue.server.folder import NODE_FILE
 from goqueue.server.supervision.etcd_errors import explain
 from goqueue.server.supervision.etcd_folder import EtcdFolder
+from goqueue.server.supervision.etcd_forming import Forming
 from goqueue.server.supervision.etcd_joining import Joining, join_again
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class EtcdChild:
             }
         )
         self._member = member
+        self.forming = Forming(member)
         self._node_file = config.broker.data_dir / NODE_FILE
         self._others = client_urls(config)[1:]
         self._is_replacement = False
@@ -62,7 +64,7 @@ class EtcdChild:
         """Make ready for the next run; returns why it has to wait, or None.
 
         Raises:
-            StartError: what it had stored is lost, and no other member has it.
+            StartError: what it had stored is lost, and no other member has it; or a port is taken.
         """
         self._log_from = self._log_bytes()
         if not self.folder.is_empty:
@@ -75,12 +77,15 @@ class EtcdChild:
             )
         standing = join_again(self._member, self._others, must_join=had_data)
         self._is_replacement = standing is Joining.REPLACED
-        if standing is not Joining.WAIT:
-            return None
-        return (
-            f"the etcd in {self.folder.path} has lost what it had stored: it is taken in again as "
-            "soon as most of the other nodes run"
-        )
+        if standing is Joining.WAIT:
+            return (
+                f"the etcd in {self.folder.path} has lost what it had stored: it is taken in again "
+                "as soon as most of the other nodes run"
+            )
+        if standing is Joining.FORMING:
+            return self.forming.waits_for()
+        self.forming.close()
+        return None
 
     def hand_over(self) -> None:
         """Let another member lead, if this one does; it is about to stop."""

@@ -23,6 +23,15 @@ def ask(url: str, tls: EtcdTls | None, path: str, body: dict[str, Any] | None = 
     Raises:
         OSError: there is none, or it is an error.
     """
+    return _answer(url, tls, "POST", path, json.dumps(body or {}))
+
+
+def get(url: str, tls: EtcdTls | None, path: str) -> Any:
+    """What a member tells other members. Raises like `ask`."""
+    return _answer(url, tls, "GET", path, None)
+
+
+def _answer(url: str, tls: EtcdTls | None, method: str, path: str, body: str | None) -> Any:
     place = urlsplit(url)
     host, port = place.hostname or "", place.port
     if tls is None:
@@ -32,7 +41,7 @@ def ask(url: str, tls: EtcdTls | None, path: str, body: dict[str, Any] | None = 
         context.load_cert_chain(tls.cert_file, tls.key_file)
         connection = http.client.HTTPSConnection(host, port, timeout=ANSWER_S, context=context)
     try:
-        connection.request("POST", path, json.dumps(body or {}))
+        connection.request(method, path, body)
         answer = connection.getresponse()
         content = answer.read()
     finally:

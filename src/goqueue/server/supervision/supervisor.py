@@ -45,8 +45,6 @@ _ETCD_GRACE_S: Final = 1.0
 """What an etcd may take to stop; then it is killed, which it is made for. It would wait for the
 watches of all its clients."""
 _STOP_CHECK_S: Final = 0.5
-_TAKEN_IN_S: Final = 1.0
-"""How often the other members are asked to take in one that has lost its data."""
 
 
 def supervise(config: Config, arguments: Sequence[str]) -> None:
@@ -197,7 +195,7 @@ class Supervisor:
         if waits_for != self._told_wait:
             self._told_wait = waits_for
             logger.warning("%s", waits_for)
-        run.due_s = self._clock.monotonic_s() + _TAKEN_IN_S
+        run.due_s = self._clock.monotonic_s() + self._etcd.forming.retry_s
         return False
 
     def _wait(self, wake: socket.socket) -> None:
@@ -207,7 +205,11 @@ class Supervisor:
         timeout_s = max(0.0, min(due) - self._clock.monotonic_s()) if due else None
         if self._is_stopping:
             timeout_s = _STOP_CHECK_S
-        select.select([wake.fileno(), *pipes], [], [], timeout_s)
+        listener = None if self._etcd is None else self._etcd.forming.listener
+        heard = [] if listener is None else [listener.fileno()]
+        ready, _, _ = select.select([wake.fileno(), *pipes, *heard], [], [], timeout_s)
+        if self._etcd is not None and set(heard) & set(ready):
+            self._etcd.forming.answer()
         with suppress(BlockingIOError):
             wake.recv(4096)
 
