@@ -37,7 +37,7 @@ def forming(number: int, ports: list[int]) -> Forming:
 
 
 @contextmanager
-def etcd(port: int, members: list[dict[str, object]]) -> Iterator[None]:
+def etcd(port: int, members: list[dict[str, list[str]]]) -> Iterator[None]:
     """What the member at a port says of all members."""
 
     class Handler(BaseHTTPRequestHandler):
