@@ -5,7 +5,6 @@ import exec from 'k6/execution';
 
 export const SERVER = (__ENV.GOQUEUE_SERVER || 'http://127.0.0.1:8080').replace(/\/$/, '');
 export const TOPIC = __ENV.LOAD_TOPIC || 'load';
-const GROUP = `${TOPIC}-workers`;
 const PARTITIONS = Number(__ENV.LOAD_PARTITIONS || 6);
 const HEADERS = { 'Content-Type': 'application/json' };
 if (__ENV.GOQUEUE_API_KEY) {
@@ -24,12 +23,14 @@ function ask(method, path, body, tags) {
   return http.request(method, `${SERVER}${path}`, text, { headers: HEADERS, tags, timeout: '30s' });
 }
 
-// Called once, before the load.
+// Called once, before the load. Its result is handed to each iteration: a group of this run, which starts at the end of the
+// topic, so that what earlier runs left is not consumed and does not count as latency.
 export function makeTopic() {
   const answer = ask('POST', '/topics', { name: TOPIC, num_partitions: PARTITIONS });
   if (answer.status !== 201 && answer.status !== 200 && answer.status !== 409) {
     exec.test.abort(`${SERVER} did not make the topic ${TOPIC}: ${answer.status} ${answer.body || answer.error}`);
   }
+  return { group: `${TOPIC}-${Date.now()}` };
 }
 
 // One message of so many bytes, with the time at which it was sent in front.
@@ -47,14 +48,15 @@ export function produce(bytes) {
 let member = null; // of this virtual user
 
 // Takes what is there and acknowledges it. Waiting for messages is no latency: only polls that wait for none are measured.
-export function consume() {
+export function consume({ group }) {
   if (member === null) {
-    const joined = ask('POST', `/groups/${GROUP}/join`, { topics: [TOPIC], assignment: 'shared' }, { kind: 'join' });
+    const asked = { topics: [TOPIC], assignment: 'shared', start: 'latest' };
+    const joined = ask('POST', `/groups/${group}/join`, asked, { kind: 'join' });
     failed.add(joined.status >= 300);
     if (joined.status >= 300) return;
     member = joined.json('member_id');
   }
-  const answer = ask('GET', `/groups/${GROUP}/poll?member_id=${member}&timeout=0s&limit=100`, undefined, { kind: 'poll' });
+  const answer = ask('GET', `/groups/${group}/poll?member_id=${member}&timeout=0s&limit=100`, undefined, { kind: 'poll' });
   failed.add(answer.status !== 200);
   if (answer.status !== 200) {
     member = null; // the session timed out: join anew

@@ -14,8 +14,8 @@ export const options = {
 
 export const setup = makeTopic;
 
-export function consumer() {
-  consume();
+export function consumer(data) {
+  consume(data);
   sleep(0.01);
 }
 

@@ -31,7 +31,7 @@ export function producer() {
   produce(chance < 0.7 ? 100 : chance < 0.95 ? 1024 : 10 * 1024);
 }
 
-export function consumer() {
-  consume();
+export function consumer(data) {
+  consume(data);
   sleep(0.01);
 }

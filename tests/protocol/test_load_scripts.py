@@ -41,3 +41,12 @@ def test_a_profile_publishes_and_acknowledges_without_a_failure(
     rates = [float(each) for each in re.findall(r"failed\.*: ([\d.]+)%", done.stdout)]
     assert rates
     assert not any(rates), done.stdout
+    ages = [seconds(each) for each in re.findall(r"end_to_end_latency.* max=(\S+)", done.stdout)]
+    assert ages
+    assert max(ages) < 40, done.stdout  # nothing from before the profile, which takes 30 s
+
+
+def seconds(text: str) -> float:
+    """A duration as k6 shows it, such as 1m27s, 55.6s or 20.1ms."""
+    units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6}
+    return sum(float(n) * units[unit] for n, unit in re.findall(r"([\d.]+)(h|ms|µs|m|s)", text))
