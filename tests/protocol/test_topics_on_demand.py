@@ -24,7 +24,7 @@ from protocol.kafka_clients import (
     python_producer,
 )
 from protocol.raw_kafka import RawKafka, make_batch
-from support.server import make_server
+from support.server import make_server, siblings
 
 NO_OPERATIONS = {
     "include_topic_authorized_operations": False,
@@ -125,9 +125,10 @@ def test_topics_are_found_by_id(raw, name, version):
 def test_the_controller_is_a_broker_that_is_listed(broker, raw):
     for version in range(1, 14):
         answer = _metadata(raw, version=version)
-        (node,) = answer.brokers
-        assert (node.host, node.port) == ("127.0.0.1", broker.kafka_port)
-        assert answer.controller_id == node.node_id
+        nodes = {each.node_id: (each.host, each.port) for each in answer.brokers}
+        ports = siblings(broker.kafka_port)
+        assert nodes == {number: ("127.0.0.1", port) for number, port in enumerate(ports, 1)}
+        assert answer.controller_id in nodes
         if version >= 2:
             assert answer.cluster_id
 

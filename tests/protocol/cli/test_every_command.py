@@ -51,7 +51,7 @@ COMMANDS = [
     ("transaction list --state Ongoing", lambda a: [e["transactional_id"] for e in a], "{tx}"),
     ("transaction describe {tx}", lambda a: a["partitions"], "{topic}"),
     ("transaction abort {tx} -f", lambda a: a["state"], "CompleteAbort"),
-    ("cluster info", lambda a: a["node_id"], 1),
+    ("cluster info", lambda a: a["node_id"] in {1, 2, 3}, True),
     ("cluster health", lambda a: a["healthy"], True),
     ("health", lambda a: a["status"], "ok"),
     ("health --ready", lambda a: a["storage"], "ok"),

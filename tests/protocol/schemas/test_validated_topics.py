@@ -216,9 +216,9 @@ def test_confluent_s_name_of_the_setting_works_too(
     assert answer.code == "invalid_settings"
 
 
-def test_what_is_checked_is_counted(api: HttpApi, make: Callable[..., str]) -> None:
+def test_what_is_checked_is_counted(api: HttpApi, raw: RawKafka, make: Callable[..., str]) -> None:
     topic = make()
-    api.publish(topic, GOOD.decode(), BAD.decode(), GOOD.decode())
+    assert raw.produce(topic, make_batch(GOOD, BAD, GOOD)).error_code
     counted: Counter[str] = Counter()
     for line in api.metrics().splitlines():
         if line.startswith("goqueue_broker_schema_validations_total{") and f'"{topic}"' in line:
@@ -336,7 +336,7 @@ def test_requests_of_a_connection_are_stored_in_their_order(
         batch = make_batch(*[b'{"id": %d}' % number] * many)
         raw.send(ApiKey.PRODUCE, 9, **produce_fields(topic, batch))
     for _ in range(count):
-        raw.answer_bytes()
+        raw.next_sender().answer_bytes()
     found: list[int] = []
     offset = 0
     while len(found) < count // 2 * 2001:

@@ -82,8 +82,10 @@ class Transaction(Place):
 
     async def locate(self, broker: Broker, request: Any) -> Lookup | None:
         """The coordinator of whichever the request names."""
-        name = None if self._name is None else self._name(request) or None
+        name = None if self._name is None else self._name(request)
         producer_id = None if self._producer is None else self._producer(request)
+        if self._producer is not None:
+            name = name or None  # which is found by the producer
         return await transaction_lookup(broker, name, producer_id)
 
     def check(self, request: type[Message]) -> None:
