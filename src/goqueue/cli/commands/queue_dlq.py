@@ -310,11 +310,11 @@ def _error_row(line: ErrorLine) -> dict[str, Any]:
 def _row(letter: LetterLine) -> dict[str, Any]:
     return {
         "letter": f"{letter.partition}:{letter.offset}",
-        "died": show_age(letter.died_at),
+        "dead_lettered": show_age(letter.died_at),
         "reason": letter.reason,
         "error": letter.error,
         "group": letter.group,
-        "tried": letter.deliveries,
+        "deliveries": letter.deliveries,
         "key": letter.key,
         "value": letter.preview,
     }
