@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from goqueue.cluster.metadata import MetadataStore
     from goqueue.cluster.view_keeper import ViewKeeper
 
+EXPIRY_PASS_S: Final = 1.0
+"""How often keys are looked at that may have expired."""
 _MAX_RULES: Final = 100_000
 _MAX_ROLES: Final = 1000
 _MAX_BINDINGS: Final = 100_000
@@ -69,6 +71,8 @@ class AccessDirectory:
         self.on_change: Callable[[], None] | None = None
         """Called after something has changed; set by the authorizer."""
         self._rights: dict[frozenset[str], frozenset[Right]] = {}
+        self._expired: frozenset[str] = frozenset()
+        """The ids of keys whose time was over when `expire` looked last."""
 
     async def load(self) -> None:
         """Read everything from the metadata store, but users, who are read by `Users`."""
@@ -92,19 +96,31 @@ class AccessDirectory:
             self.on_change()
 
     def roles_of(self, principal: Principal) -> frozenset[str] | None:
-        """What a principal has by now; None: its key was revoked, its user deleted or moved."""
+        """What a principal has by now; None: its key is over, or its user deleted or moved."""
         own = principal.roles
         if principal.kind is PrincipalKind.API_KEY:
             key = self.keys.all.get(principal.name)
             if key is None:
                 return frozenset({ADMIN}) if principal.name == ROOT_ID else None
-            return None if key.is_revoked else frozenset(key.roles)
+            is_over = key.is_revoked or principal.name in self._expired
+            return None if is_over else frozenset(key.roles)
         if principal.kind is PrincipalKind.USER and self.users.find(principal.name) is None:
             return None
         binding = self.bindings.all.get(principal.name)
         if principal.tenant != self._tenant_now(principal, binding):
             return None
         return own if binding is None else own | frozenset(binding.roles)
+
+    def expire(self, now_ms: int) -> None:
+        """Let keys whose time is over count no more, also for those that logged in before."""
+        expired = frozenset(
+            key_id
+            for key_id, key in self.keys.all.items()
+            if key.expires_ms is not None and key.expires_ms <= now_ms
+        )
+        if expired != self._expired:
+            self._expired = expired
+            self._changed()
 
     def tenant_of(self, name: str) -> str | None:
         """The tenant that a user, or what a token or a certificate is mapped to, belongs to."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from goqueue.access.directory import EXPIRY_PASS_S
 from goqueue.administration.groups import GroupAdministrator
 from goqueue.administration.tenants import DELETION_PASS_S, TenantRemoval
 from goqueue.broker.lazy_backups import LazyBackups
@@ -361,10 +362,14 @@ class Broker(LogBroker):
             Pass("history", STEP_S, self.history.sample),
             Pass("file of the history", SAVE_S, self.history_keeper.save),
             Pass("usage of quotas", PASS_S, self.usage_topic.run),
+            Pass("expired keys", EXPIRY_PASS_S, self._expire_keys),
         )
         if not self.access.tenants.is_enabled:
             return passes
         return (*passes, Pass("tenant deletions", DELETION_PASS_S, self.tenant_removal.run))
+
+    async def _expire_keys(self) -> None:
+        self.access.expire(self.clock.now_ms())
 
     def _forget_topic(self, topic: Topic) -> None:
         self.groups.forget_topic(topic.name)

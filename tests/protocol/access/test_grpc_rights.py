@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
+from goqueue.access.api_keys import ApiKey, hash_of, new_key
 from goqueue.access.rights import Operation, ResourceType
 from goqueue.access.rules import Effect, Rule
 from goqueue.protocols.grpc.rights import RIGHTS
@@ -215,6 +216,29 @@ def test_a_stream_of_publishes_is_refused_request_by_request(
     with pytest.raises(grpc.RpcError) as refused:
         list(stub.PublishStream(iter(requests), timeout=60))
     assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_a_subscription_ends_when_its_key_expires(
+    server: GuardedServer, channel: grpc.Channel
+) -> None:
+    key_id, token = new_key()
+    until_ms = server.broker.clock.now_ms() + 3000
+    made = ApiKey(hash_of(token), "gq_", "short", 0, ("consumer",), expires_ms=until_ms)
+    server.run(server.broker.access.keys.change({key_id: made}))
+
+    def requests() -> Iterator[pb.SubscribeRequest]:
+        yield pb.SubscribeRequest(join=pb.SubscribeJoin(group="short", topics=[TOPIC]))
+        time.sleep(30)
+
+    metadata = (("authorization", f"Bearer {token}"),)
+    stream = services.ConsumeServiceStub(channel).Subscribe(
+        requests(), metadata=metadata, timeout=60
+    )
+    next(stream)  # it has joined
+    with pytest.raises(grpc.RpcError) as ended:
+        list(stream)
+    assert ended.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert until_ms <= server.broker.clock.now_ms() < until_ms + 5000
 
 
 def test_a_subscription_ends_when_its_right_is_taken_away(

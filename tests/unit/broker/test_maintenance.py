@@ -418,7 +418,20 @@ def test_every_pass_is_started_and_all_of_them_stop(tmp_path: Path) -> None:
             await maintenance.start()
             maintenance.add(*broker.passes(MaintenanceSettings()))
             await asyncio.sleep(0)
-            assert sorted(asked) == [1.0, 1.0, 1.0, 5.0, 5.0, 10.0, 15.0, 30.0, 60.0, 60.0, 120.0]
+            assert sorted(asked) == [
+                1.0,
+                1.0,
+                1.0,
+                1.0,
+                5.0,
+                5.0,
+                10.0,
+                15.0,
+                30.0,
+                60.0,
+                60.0,
+                120.0,
+            ]
             await maintenance.stop()
 
     asyncio.run(scenario())
