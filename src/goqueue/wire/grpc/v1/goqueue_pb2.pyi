@@ -132,7 +132,7 @@ class _VerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Verdict.Value
     VERDICT_EXTEND: _Verdict.ValueType  # 4
     """it takes longer"""
     VERDICT_RETURN: _Verdict.ValueType  # 5
-    """nobody has looked at it: as if it had never been delivered"""
+    """not looked at: as if it had never been delivered"""
 
 class Verdict(_Verdict, metaclass=_VerdictEnumTypeWrapper):
     """What a member says of messages of a queue group."""
@@ -148,7 +148,7 @@ VERDICT_REJECT: Verdict.ValueType  # 3
 VERDICT_EXTEND: Verdict.ValueType  # 4
 """it takes longer"""
 VERDICT_RETURN: Verdict.ValueType  # 5
-"""nobody has looked at it: as if it had never been delivered"""
+"""not looked at: as if it had never been delivered"""
 Global___Verdict: _TypeAlias = Verdict  # noqa: Y015
 
 class _ServingStatus:
@@ -302,7 +302,7 @@ class Message(_message.Message):
     receipt_handle: _builtins.str
     """shown to say what became of it; see AckService"""
     visible_until_ms: _builtins.int
-    """when somebody else gets it, unless something is said"""
+    """when it is redelivered, unless it is acknowledged or extended before"""
     delivery_id: _builtins.int
     """stands for the receipt on the stream that brought it"""
     trace_id: _builtins.str
@@ -1469,7 +1469,7 @@ class RejectRequest(_message.Message):
     receipt_handle: _builtins.str
     group: _builtins.str
     reason: _builtins.str
-    """not empty: whoever looks at the dead letters wants to know"""
+    """not empty; it is stored in the dead letter"""
     def __init__(
         self,
         *,
@@ -2069,7 +2069,7 @@ class SendOffsetsRequest(_message.Message):
     GENERATION_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     member_id: _builtins.str
-    """of whoever has read; empty: a group without members"""
+    """of the member that has read; empty: a group without members"""
     generation: _builtins.int
     """checked if it is given"""
     @_builtins.property
