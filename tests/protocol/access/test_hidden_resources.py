@@ -204,3 +204,19 @@ def test_who_loses_a_right_while_it_waits_gets_nothing(server: GuardedServer, wa
         assert ask(server, "producer", "POST", f"/topics/{topic}/messages", message)[0] == 200
         thread.join(WAIT_S)
     assert got == [403] if way.startswith("http") else got == [(29, b"")]
+
+
+def test_rules_about_tenants_are_shown_over_http_and_not_to_kafkas_clients(
+    server: GuardedServer,
+) -> None:
+    anything = {"resource_type_filter": 1, "pattern_type_filter": 1}
+    anything |= {"operation": 1, "permission_type": 1}
+    with (
+        rule(server, "stranger", ResourceType.TENANT, "acme"),
+        rule(server, "stranger", ResourceType.TOPIC, "mine"),
+        logged_in(server, *server.login("admin")) as raw,
+    ):
+        answer = sent(raw, ApiKey.DESCRIBE_ACLS, anything)
+        shown = server.ask("GET", "/admin/acls")["acls"]
+    assert {each.resource_name for each in answer.resources} == {"mine"}
+    assert {each["resource_name"] for each in shown} == {"acme", "mine"}
