@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 from contextlib import AsyncExitStack
 from functools import partial
@@ -18,6 +19,7 @@ from goqueue.wire.kafka import produce as produce_wire
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.frames import FrameReader
 from support.brokers import publish, running_broker
+from support.certificates import Authority
 from unit.protocols.kafka.live import (
     SmallApi,
     connected,
@@ -58,22 +60,35 @@ def now() -> float:
 # --- Clients that do not read ---------------------------------------------------------------------
 
 
-def test_a_client_that_does_not_read_is_paused_then_dropped_and_others_are_served():
+@pytest.fixture(params=["plain", "tls"])
+def ends(request, tmp_path):
+    """What the two ends of a connection are made with: nothing, or TLS."""
+    if request.param == "plain":
+        return SimpleNamespace(server={}, client={})
+    authority = Authority(tmp_path)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(*authority.issue("broker"))
+    client = ssl.create_default_context(cafile=authority.ca_file)
+    return SimpleNamespace(server={"tls": server}, client={"ssl": client})
+
+
+def test_a_client_that_does_not_read_is_paused_then_dropped_and_others_are_served(ends):
     async def scenario():
         api = SmallApi()
         api.blob = bytes(1 * MIB)
         async with (
-            listening(api, max_unsent_bytes=64 * KIB) as listener,
-            connected(listener, limit=1 * KIB) as lazy,
+            listening(api, max_unsent_bytes=64 * KIB, **ends.server) as listener,
+            connected(listener, limit=1 * KIB, **ends.client) as lazy,
         ):
             lazy.send(*(fetch_frame(n) for n in range(200)))
+            await eventually(lambda: connections(listener))
             connection = only_connection(listener)
             await eventually(lambda: not connection._is_writable)
             # What is unsent is bounded by the limit and one answer, however much was asked for.
             assert connection._transport.get_write_buffer_size() < 64 * KIB + 2 * MIB
             assert len(api.started) < 30
             assert not connection._is_reading
-            async with connected(listener) as other:
+            async with connected(listener, **ends.client) as other:
                 assert await other.echo("served") == "served"
             listener.sweep(now())
             assert listener.connection_count >= 1
@@ -279,9 +294,12 @@ def test_a_flood_of_single_bytes_behind_a_blocked_request_is_one_buffer():
     ],
     ids=["idle", "half a length", "all but a byte"],
 )
-def test_idle_and_dripping_connections_are_closed_at_their_deadline(data, reason):
+def test_idle_and_dripping_connections_are_closed_at_their_deadline(data, reason, ends):
     async def scenario():
-        async with listening(SmallApi()) as listener, connected(listener) as client:
+        async with (
+            listening(SmallApi(), **ends.server) as listener,
+            connected(listener, **ends.client) as client,
+        ):
             assert await client.echo("hello") == "hello"
             client.send(data)
             await eventually(lambda: listener.budget.used_bytes == len(data))
@@ -289,7 +307,7 @@ def test_idle_and_dripping_connections_are_closed_at_their_deadline(data, reason
             assert listener.connection_count == 1
             listener.sweep(now() + LATER)
             assert await client.is_closed_by_server()
-            assert listener.closed == {reason: 1}
+            await eventually(lambda: listener.closed == {reason: 1})
 
     run(scenario())
 
