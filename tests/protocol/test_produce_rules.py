@@ -162,16 +162,16 @@ def test_a_publish_without_acks_that_fails_closes_the_connection(broker, topic, 
     for target, batch in ((name("absent"), GOOD), (topic, GOOD[:-1])):
         with RawKafka(broker.kafka_port) as other:
             other.send(ApiKey.PRODUCE, 9, **produce_fields(target, batch, acks=0))
-            assert other.is_closed_by_server()
+            assert other.next_sender().is_closed_by_server()
 
 
 def test_what_came_before_a_failed_publish_without_acks_is_still_answered(broker, topic):
     with RawKafka(broker.kafka_port) as other:
         other.send(ApiKey.PRODUCE, 9, **produce_fields(topic, GOOD, acks=1))
-        correlation_id, _ = other.answer_bytes()
+        correlation_id, _ = other.next_sender().answer_bytes()
         assert correlation_id == 1
         other.send(ApiKey.PRODUCE, 9, **produce_fields(topic, GOOD[:-1], acks=0))
-        assert other.is_closed_by_server()
+        assert other.next_sender().is_closed_by_server()
 
 
 # --- Idempotent producers -------------------------------------------------------------------------

@@ -23,6 +23,10 @@ ONE_NODE: Final = {
     "test_admin_apis.py::test_replicas_can_only_be_where_they_are": (
         "a cluster cannot move replicas to other nodes, and refuses the request as a whole"
     ),
+    "test_idempotence.py::test_answers_that_get_lost_cost_neither_a_message_nor_a_repetition": (
+        "its proxy stands before one node; `make test-chaos` kills and cuts off nodes of a cluster "
+        "under idempotent producers of the same clients"
+    ),
     "test_walks.py::test_a_batch_goes_to_the_disk_and_to_a_consumer_in_twelve_files": (
         "it compares docs/explanation/architecture.md, which tells the way through one node"
     ),

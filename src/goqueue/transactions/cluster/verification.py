@@ -17,6 +17,7 @@ from goqueue.model.errors import (
     GoQueueError,
     TransactionCoordinatorUnavailableError,
 )
+from goqueue.transactions.registry import unknown_producer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -89,8 +90,11 @@ class Verification:
         """Let a batch in that belongs to a transaction which is known to be open here.
 
         Raises:
+            UnknownProducerError: it is nobody's.
             TransactionCoordinatorUnavailableError: it is not known; whoever sends it asks first.
         """
+        if info.producer_id < 0:
+            raise unknown_producer(info.producer_id)
         partition = self._partitions.partition(place)
         if _is_open(partition, info.producer_id, info.producer_epoch):
             return
