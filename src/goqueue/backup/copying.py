@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, Self
 
 from goqueue.backup.manifest import Part, PartitionCopy
 from goqueue.backup.repository import JournalEntry, part_name
@@ -28,8 +28,11 @@ _CHUNK_BYTES: Final = 2 * 1024 * 1024
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_AT: Final = 8
 _THREADS: Final = 2
-_JOURNAL_BYTES: Final = 256 * 1024 * 1024
-"""What may be copied anew after a crash, for each thread."""
+_JOURNAL_BYTES: Final = 128 * 1024 * 1024
+"""What one thread copies until it is noted."""
+_MAX_UNNOTED: Final = 4
+"""Notes that wait for the disk; with one more the thread that copies waits, too. So much, and what
+each thread has not noted, may be copied anew after a crash."""
 
 
 class CopyProgress:
@@ -87,8 +90,7 @@ class Copier:
         self._node = node
         self._known = known
         self._progress = progress
-        self._journal_number = 0
-        self._lock = threading.Lock()
+        self._notes = _Notes(repository, backup_id, node)
 
     def run(
         self, taken: Sequence[CapturedPartition]
@@ -114,9 +116,9 @@ class Copier:
                 waiting.clear()
                 raise
             finally:
-                self._note(entries)
+                self._notes.add(entries)
 
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="backup") as pool:
+        with self._notes, ThreadPoolExecutor(_THREADS, thread_name_prefix="backup") as pool:
             for future in [pool.submit(work) for _ in range(_THREADS)]:
                 future.result()
         return done
@@ -156,7 +158,7 @@ class Copier:
             entries.append(JournalEntry(topic_id, number, is_compacted, part))
             offset = part.end_offset
             if sum(entry.part.log_bytes for entry in entries) >= _JOURNAL_BYTES:
-                self._note(entries)
+                self._notes.add(entries)
         start = max(view.start_offset, copied[0].first_offset) if copied else view.end_offset
         if not copied and not damaged and view.start_offset == view.end_offset:
             start = view.start_offset
@@ -194,15 +196,51 @@ class Copier:
             reader.last_crc,
         )
 
-    def _note(self, entries: list[JournalEntry]) -> None:
-        """Make what was copied durable: whoever goes on after a crash need not copy it again."""
+
+class _Notes:
+    """Makes what was copied durable, in a thread of its own: copying goes on while the disk writes.
+
+    Whoever goes on after a crash need not copy again what is noted.
+    """
+
+    def __init__(self, repository: Repository, backup_id: str, node: str) -> None:
+        self._repository = repository
+        self._backup_id = backup_id
+        self._node = node
+        self._count = 0
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="backup-notes")
+        self._noting: deque[Future[None]] = deque()
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Wait until everything is noted. Raises what the repository has raised."""
+        with self._pool:
+            for each in self._noting:
+                each.result()
+
+    def add(self, entries: list[JournalEntry]) -> None:
+        """Note these parts and forget them here; waits where too much is not on the disk.
+
+        Raises:
+            BackupError: the repository refuses these, or those before.
+        """
         if not entries:
             return
-        with self._lock:
-            self._journal_number += 1
-            number = self._journal_number
-        self._repository.note(self._backup_id, self._node, number, entries)
+        noted = entries.copy()
         entries.clear()
+        with self._lock:
+            self._count += 1
+            number = self._count
+            self._noting.append(self._pool.submit(self._note, number, noted))
+            oldest = self._noting.popleft() if len(self._noting) > _MAX_UNNOTED else None
+        if oldest is not None:
+            oldest.result()
+
+    def _note(self, number: int, entries: list[JournalEntry]) -> None:
+        self._repository.note(self._backup_id, self._node, number, entries)
 
 
 class _PartReader:
