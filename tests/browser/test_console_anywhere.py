@@ -34,6 +34,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def open_palette(page: Page) -> None:
+    expect(page.get_by_role("heading", level=1)).to_be_visible()  # before that nobody hears keys
     page.keyboard.press("Control+k")
     expect(page.get_by_role("combobox", name=re.compile("[Tt]opic"))).to_be_focused()
 

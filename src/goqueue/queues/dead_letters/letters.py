@@ -204,8 +204,10 @@ class Letters:
 
     async def readable(self, source: str, letters_in: str | None = None) -> list[RecordSource]:
         """`partitions`, as far as their leaders have committed them. Raises like `partition`."""
-        places = [each.id for each in self.partitions(source, letters_in)]
-        return await asyncio.gather(*map(self._current, places))
+        found = self.partitions(source, letters_in)
+        if all(each.is_leading for each in found):
+            return found
+        return await asyncio.gather(*(self._current(each.id) for each in found))
 
     async def told(self, source: str, letters_in: str | None = None) -> list[RecordSource]:
         """The same as far as this node has heard, which costs nothing."""
