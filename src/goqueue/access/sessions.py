@@ -7,6 +7,7 @@ is stored of a session but its sign-out, until the time at which it would have e
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
@@ -21,7 +22,7 @@ from goqueue.access.api_keys import ROOT_ID
 from goqueue.access.credentials import encode_user
 from goqueue.access.principals import Login, Principal, PrincipalKind
 from goqueue.access.stored import StoredRecords
-from goqueue.model.errors import AuthenticationFailedError
+from goqueue.model.errors import AuthenticationFailedError, MetadataUnavailableError
 
 if TYPE_CHECKING:
     from goqueue.access.directory import AccessDirectory
@@ -35,6 +36,9 @@ _MAX_SIGN_OUTS: Final = 20
 """Of one principal; at the bound its sessions that are as old as the first of these end, too."""
 _MAX_REMOVED: Final = 100
 """Principals that are forgotten with one sign-out of another."""
+_ATTEMPTS: Final = 10
+_PAUSE_S: Final = 0.2
+"""Between attempts of a sign-out; together they are longer than an election of the store."""
 _MAX_TOKEN_CHARS: Final = 3500
 """What fits into a cookie with its name and rules; a sign-in with a longer token is refused."""
 _MAC_BYTES: Final = 32
@@ -175,15 +179,24 @@ class Sessions:
         return hmac.digest(self._key, purpose + b"\0" + data, hashlib.sha256)
 
     async def close(self, token: str) -> None:
-        """Sign out; returns when that is stored.
+        """Sign out; returns when that is stored. Tries again for a few seconds.
 
         Raises:
             MetadataUnavailableError: it could not be stored, and the session goes on.
             TooManyCredentialsError: too many others have signed out lately.
         """
         content = self._content(token)
-        if content is None or not self._counts(content):
-            return
+        for left in reversed(range(_ATTEMPTS)):
+            if content is None or not self._counts(content):
+                return  # also when an attempt without an answer was stored
+            try:
+                await self._store_sign_out(content)
+            except MetadataUnavailableError:
+                if not left:
+                    raise
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _store_sign_out(self, content: _Content) -> None:
         now_ms = self._clock.now_ms()
         old = (name for name, each in self._sign_outs.all.items() if self._is_over(each, now_ms))
         changes: dict[str, _SignOuts | None] = dict.fromkeys(islice(old, _MAX_REMOVED))

@@ -12,7 +12,8 @@ from goqueue.access.api_keys import ROOT_ID
 from goqueue.access.principals import Login, Principal, PrincipalKind
 from goqueue.access.sessions import Sessions
 from goqueue.access.settings import AccessSettings
-from goqueue.model.errors import AuthenticationFailedError
+from goqueue.cluster.metadata import Unknown
+from goqueue.model.errors import AuthenticationFailedError, MetadataUnavailableError
 from support.brokers import running_broker
 from support.clocks import ManualClock
 
@@ -107,6 +108,68 @@ def test_a_sign_out_ends_one_session_also_after_a_restart(tmp_path: Path) -> Non
         for each in (sessions, restarted):
             assert each.find(token) is None
             assert each.find(other) is not None
+
+    on(tmp_path, scenario)
+
+
+class Electing:
+    """A metadata store whose first transactions get no answer; the last may be stored."""
+
+    def __init__(self, store: Any, unanswered: int, *, stores_last: bool = False) -> None:
+        self._store = store
+        self._stores_last = stores_last
+        self.unanswered = unanswered
+        self.on_stored: Callable[[], Awaitable[None]] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def transact(self, *arguments: Any) -> Any:
+        if not self.unanswered:
+            return await self._store.transact(*arguments)
+        self.unanswered -= 1
+        if not self.unanswered and self._stores_last:
+            await self._store.transact(*arguments)
+            assert self.on_stored is not None
+            await self.on_stored()  # as the watch of a cluster's view does
+        return Unknown("no member knows a leader")
+
+
+@pytest.mark.parametrize("stores_last", [False, True])
+def test_a_sign_out_waits_for_a_store_that_elects_a_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stores_last: bool
+) -> None:
+    monkeypatch.setattr("goqueue.access.sessions._PAUSE_S", 0)
+
+    async def scenario(node: Callable[..., Sessions], clock: ManualClock) -> None:
+        sessions = node()
+        records: Any = sessions._sign_outs
+        records._store = Electing(records._store, 3, stores_last=stores_last)
+        records._store.on_stored = sessions.load
+        token, _ = sessions.open(ALICE)
+        await sessions.close(token)
+        assert sessions.find(token) is None
+        restarted = node()
+        await restarted.load()
+        assert restarted.find(token) is None
+
+    on(tmp_path, scenario)
+
+
+def test_a_sign_out_that_cannot_be_stored_is_refused_and_the_session_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("goqueue.access.sessions._PAUSE_S", 0)
+
+    async def scenario(node: Callable[..., Sessions], clock: ManualClock) -> None:
+        sessions = node()
+        records: Any = sessions._sign_outs
+        records._store = Electing(records._store, 100)
+        token, _ = sessions.open(ALICE)
+        with pytest.raises(MetadataUnavailableError):
+            await sessions.close(token)
+        assert sessions.find(token) is not None
+        assert records._store.unanswered == 90
 
     on(tmp_path, scenario)
 
