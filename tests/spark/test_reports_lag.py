@@ -231,3 +231,15 @@ def test_the_command_prints_the_report_and_starts_no_spark(broker, topic, writer
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert (found["job"], found["lag"], found["groups"][0]["group"]) == ("lag-report", 4, "printed")
+
+
+def test_a_kafka_address_that_nobody_named_is_named_when_it_does_not_answer():
+    line = ["job", "lag-report", "-s", "http://127.77.0.1:1"]
+    line += ["--option", "kafka.default.api.timeout.ms=1000"]
+    done = CliRunner().invoke(app, line)
+    assert done.exit_code == 1
+    assert "127.77.0.1:9092 was assumed from --server" in done.output
+    assert "name another with --bootstrap-servers" in done.output
+    named = CliRunner().invoke(app, [*line, "-b", "127.77.0.1:9"])
+    assert named.exit_code == 1
+    assert "assumed" not in named.output

@@ -117,6 +117,13 @@ class JobCall:
         return ",".join(f"{host}:{_KAFKA_PORT}" for host in hosts)
 
     @property
+    def hint(self) -> str:
+        """What may be wrong with the Kafka address where nobody has named it."""
+        if self._servers is not None:
+            return ""
+        return f". {self.servers} was assumed from --server: name another with --bootstrap-servers"
+
+    @property
     def http(self) -> Http | None:
         """The broker's HTTP side; None where nobody has said where it is.
 
@@ -257,7 +264,7 @@ def _reported(
 ) -> JobReport:
     """Run a job; what Spark and the data source raise becomes one sentence."""
     from goqueue.model.errors import GoQueueError  # noqa: PLC0415 - not before a job runs
-    from goqueue.spark.errors import OptionsError  # noqa: PLC0415 - the same
+    from goqueue.spark.errors import BrokerAwayError, OptionsError  # noqa: PLC0415 - the same
 
     failed = True
     try:
@@ -266,7 +273,8 @@ def _reported(
     except GoQueueError as error:
         failed = False  # it says all that there is to say
         kind = UsageError if isinstance(error, OptionsError) else CliError
-        raise kind(str(error)) from error
+        hint = one.hint if isinstance(error, BrokerAwayError) else ""
+        raise kind(f"{error}{hint}") from error
     except ImportError as error:
         from goqueue.spark.requirements import INSTALL  # noqa: PLC0415 - the same
 
