@@ -71,7 +71,7 @@ def test_a_folder_that_others_could_read_is_closed_to_them_at_the_start(
     server.start()
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in data.iterdir()} == {0o700, 0o600}
-    told = server.wait_for_line("other users may not read it any more")
+    told = server.wait_for_line("removed the access of other users from")
     assert any(each in told for each in named)
 
 

@@ -113,7 +113,7 @@ class DataFolder:
                 )
         if changed:
             logger.warning(
-                "%s: other users may not read it any more: %s", self.path, ", ".join(changed[:20])
+                "%s: removed the access of other users from: %s", self.path, ", ".join(changed[:20])
             )
 
     def release(self) -> None:
