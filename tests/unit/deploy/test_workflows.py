@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import runpy
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,21 @@ def test_scripts_and_verbs_that_workflows_call_exist() -> None:
     verbs = {each for command in commands() for each in re.findall(r"\bmake ([a-z-]+)", command)}
     assert verbs
     assert verbs <= VERBS
+
+
+def test_each_machine_of_a_release_builds_wheels_for_itself_alone() -> None:
+    """Two that build the same wheel would overwrite each other's, and others need emulation."""
+    machines = jobs(FOLDER / "release.yml")["wheels"]["strategy"]["matrix"]["machine"]
+    assert machines == ["ubuntu-latest", "ubuntu-24.04-arm", "macos-15-intel", "macos-latest"]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["cibuildwheel"]
+    assert settings["archs"] == ["auto64"]
+    assert "archs" not in settings["linux"] | settings.get("macos", {})
+    assert "goqueue.records._native" in settings["test-command"]  # which setup.py may leave out
+
+
+def test_code_of_every_language_is_analysed() -> None:
+    languages = jobs(FOLDER / "security.yml")["code"]["strategy"]["matrix"]["language"]
+    assert languages == ["actions", "c-cpp", "javascript-typescript", "python"]
 
 
 def contract(number: int = 1, kind: int = 9, *, field: str = "topic") -> FileDescriptorSet:
