@@ -21,7 +21,8 @@ ROOT: Final = Path(__file__).parents[2]
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"^( *)```.*?^\1```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ (.+?)\s*$", re.MULTILINE)
-_OURS: Final = ("https://goqueue.github.io/", "https://github.com/goqueue/")
+SITE: Final = "https://goqueue.github.io/goqueue/"
+_OURS: Final = (SITE, "https://github.com/goqueue/")
 """Not there before the first release."""
 _TIMEOUT_S: Final = 30
 _AT_ONCE: Final = 8
@@ -85,6 +86,26 @@ def external() -> dict[str, str]:
         for link in links_of(page)
         if link.startswith(("http://", "https://")) and not link.startswith(_OURS)
     }
+
+
+def broken_to_site() -> list[str]:
+    """Links to the site, in what is released beside it, that lead to no page of `latest`."""
+    found = re.compile(re.escape(SITE) + r"[^\s\"'<>)]*")
+    released = [ROOT / "pyproject.toml", ROOT / "clients/typescript/package.json"]
+    released += [each for each in sorted((ROOT / "deploy").rglob("*")) if each.is_file()]
+    return [
+        f"{file.relative_to(ROOT)}: {link}"
+        for file in released
+        for link in found.findall(file.read_text("utf-8"))
+        if not _is_page_of_site(link.removeprefix(SITE).partition("#")[0])
+    ]
+
+
+def _is_page_of_site(path: str) -> bool:
+    version, _, page = path.rstrip("/").partition("/")
+    if version not in {"", "latest"}:  # `.ci/docs-deploy`: only the root leads on to `latest`
+        return False
+    return not page or (ROOT / "docs" / f"{page}.md").is_file()
 
 
 def dead(link: str) -> str:

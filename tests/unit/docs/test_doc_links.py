@@ -7,11 +7,15 @@ import threading
 
 import pytest
 
-from support.doc_links import broken_inside, dead, external
+from support.doc_links import broken_inside, broken_to_site, dead, external
 
 
 def test_every_link_between_pages_leads_to_a_page_and_a_heading() -> None:
     assert broken_inside() == []
+
+
+def test_every_link_to_the_site_leads_to_a_page_of_its_newest_version() -> None:
+    assert broken_to_site() == []
 
 
 def test_external_links_are_found_for_the_nightly_check() -> None:
