@@ -21,7 +21,8 @@ def classes(module: ModuleType) -> list[type[GoQueueError]]:
     return [
         kind
         for _, kind in inspect.getmembers(module, inspect.isclass)
-        if issubclass(kind, GoQueueError) and kind.__module__ == module.__name__
+        if issubclass(kind, GoQueueError)
+        and f"{kind.__module__}.".startswith(f"{module.__name__}.")
     ]
 
 
