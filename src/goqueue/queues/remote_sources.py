@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import GoQueueError
 from goqueue.reading.remote_source import RemoteSource
@@ -37,7 +37,8 @@ class RemoteSources:
         self._unled: set[TopicIdPartition] = set()
         """Sources whose leader is looked for again soon."""
         self._watching: dict[int, asyncio.Task[None]] = {}
-        self._asking: dict[int, asyncio.Task[Any]] = {}
+        self._asking: dict[int, tuple[asyncio.Task[None], set[RemoteSource]]] = {}
+        """The question to each node, and what it asks for."""
 
     def of(self, partition_id: TopicPartition, key: TopicIdPartition) -> RemoteSource:
         """The source of a partition, followed from now on."""
@@ -72,9 +73,10 @@ class RemoteSources:
         if node_id not in self._watching:
             task = asyncio.get_running_loop().create_task(self._follow(node_id))
             self._watching[node_id] = task
-            task.add_done_callback(lambda _: self._watching.pop(node_id, None))
-        elif source.leader_epoch < 0 and node_id in self._asking:
-            self._asking[node_id].cancel()
+        elif node_id in self._asking:
+            asking, asked = self._asking[node_id]
+            if source not in asked:
+                asking.cancel()
 
     def _watch_soon(self, source: RemoteSource) -> None:
         """Look again for the leader of a source: somebody may wait for its messages."""
@@ -94,34 +96,51 @@ class RemoteSources:
 
     async def _follow(self, node_id: int) -> None:
         """Ask a node for news of everything that it leads, until it leads nothing that is read."""
-        while mine := self._led_by(node_id):
-            self._asking[node_id] = asyncio.create_task(self._ask(node_id, mine))
-            try:
-                await self._asking[node_id]
-                if not any(source.is_live for source in mine):  # it does not know yet that it leads
-                    await asyncio.sleep(_RETRY_S)
-            except asyncio.CancelledError:
-                if asyncio.current_task() is None or asyncio.current_task().cancelling():  # type: ignore[union-attr] # in a task
-                    raise
-            except GoQueueError as error:
-                _log.debug("node %d does not tell of its partitions: %s", node_id, error)
-                for source in mine:
+        mine: set[RemoteSource] = set()
+        try:
+            while True:
+                before, mine = mine, self._led_by(node_id)
+                for source in before - mine:  # somebody else leads it, or nobody reads it
                     source.is_live = False
-                await asyncio.sleep(_RETRY_S)
-            finally:
-                self._asking.pop(node_id, None)
+                    self._watch_soon(source)
+                if not mine:
+                    return
+                await self._hear(node_id, mine)
+        finally:
+            del self._watching[node_id]
+            for source in mine:
+                source.is_live = False
 
-    def _led_by(self, node_id: int) -> list[RemoteSource]:
-        found: list[RemoteSource] = []
+    async def _hear(self, node_id: int, mine: set[RemoteSource]) -> None:
+        """Ask a node once; when it does not tell of all, return only after a moment."""
+        asking = asyncio.create_task(self._ask(node_id, mine))
+        self._asking[node_id] = asking, mine
+        try:
+            await asking
+        except asyncio.CancelledError:
+            if asyncio.current_task() is None or asyncio.current_task().cancelling():  # type: ignore[union-attr] # in a task
+                raise
+            return  # there is another source to ask for
+        except GoQueueError as error:
+            _log.debug("node %d does not tell of its partitions: %s", node_id, error)
+            for source in mine:
+                source.is_live = False
+        finally:
+            del self._asking[node_id]
+        if not all(source.is_live for source in mine):  # it may not know yet that it leads them
+            await asyncio.sleep(_RETRY_S)
+
+    def _led_by(self, node_id: int) -> set[RemoteSource]:
+        found: set[RemoteSource] = set()
         for key, source in list(self._sources.items()):
             if self._unused[key] > _IDLE_ROUNDS:
                 del self._sources[key], self._unused[key]
             elif self._leader(source) == node_id:
                 self._unused[key] += 1
-                found.append(source)
+                found.add(source)
         return found
 
-    async def _ask(self, node_id: int, sources: list[RemoteSource]) -> None:
+    async def _ask(self, node_id: int, sources: set[RemoteSource]) -> None:
         answer = await self._routes.peers.ask(
             node_id,
             ApiKey.WATCH_SOURCES,

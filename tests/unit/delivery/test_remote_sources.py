@@ -19,7 +19,7 @@ PLACE, KEY = TopicPartition("t", 0), (UUID(int=1), 0)
 
 
 class OtherNode:
-    """Node 2, which leads the partition once it is told to, and answers what is asked of it."""
+    """Another node, which leads the partition once it is told to, and answers what is asked."""
 
     node_id = 1
 
@@ -28,15 +28,19 @@ class OtherNode:
         self.leads = False
         self.knows_it = True
         self.high_watermark = 0
+        self.leader = 2
+        self.answer_s = 0.0
 
     def leader_of(self, _place: TopicPartition) -> int:
         if not self.leads:
             raise LeaderUnavailableError("nobody leads it")
-        return 2
+        return self.leader
 
     async def ask(self, *_: object, partitions: list[dict[str, Any]], **_more: object) -> Any:
         (asked,) = partitions
-        if self.knows_it and asked["high_watermark"] == self.high_watermark:
+        high_watermark = self.high_watermark
+        await asyncio.sleep(self.answer_s)
+        if self.knows_it and asked["high_watermark"] == high_watermark:
             await asyncio.sleep(0.01 if asked["leader_epoch"] >= 0 else 0)
         told = SimpleNamespace(
             topic_id=asked["topic_id"],
@@ -44,8 +48,8 @@ class OtherNode:
             error_code=ErrorCode.none if self.knows_it else ErrorCode.not_leader_or_follower,
             leader_epoch=5,
             log_start=0,
-            high_watermark=self.high_watermark,
-            last_stable=self.high_watermark,
+            high_watermark=high_watermark,
+            last_stable=high_watermark,
             lane_runs=b"",
             aborted=b"",
         )
@@ -86,6 +90,37 @@ def test_a_node_that_does_not_know_yet_that_it_leads_is_asked_again() -> None:
         async with asyncio.timeout(3):
             await waiting
         assert source.is_live
+        sources.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_source_that_is_asked_for_again_does_not_end_the_question_for_it() -> None:
+    async def scenario() -> None:
+        node: Any = OtherNode()
+        node.leads, node.answer_s = True, 0.1
+        sources = RemoteSources(node, node)
+        async with asyncio.timeout(3):
+            while not sources.of(PLACE, KEY).is_live:  # noqa: ASYNC110 - as those who poll do
+                await asyncio.sleep(0.01)
+        sources.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_source_whose_leader_moved_between_two_questions_is_followed_there() -> None:
+    async def scenario() -> None:
+        node: Any = OtherNode()
+        node.leads = True
+        sources = RemoteSources(node, node)
+        await sources.of(PLACE, KEY).known()
+        node.leader, node.high_watermark = (
+            3,
+            7,
+        )  # which node 2, that was asked before, does not tell
+        async with asyncio.timeout(3):
+            while sources.of(PLACE, KEY).high_watermark < 7:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.01)
         sources.stop()
 
     asyncio.run(scenario())
