@@ -69,10 +69,7 @@ def bundle(
         ]
         call.show(rows)
         size = show_size(path.stat().st_size)
-        note(
-            f"{path} ({size}); {redactor.count} secrets were removed. "
-            "Look at it before you send it."
-        )
+        note(f"{path} ({size}); secrets removed: {redactor.count}. Look at it before you send it.")
     else:
         files = [each._asdict() for each in entries]
         call.show({"file": str(path), "redacted": redactor.count, "files": files})
