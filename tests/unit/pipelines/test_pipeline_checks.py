@@ -205,12 +205,12 @@ def test_a_window_needs_a_watermark_where_it_is_written_once(mode: str) -> None:
 
 
 def test_the_watermark_must_be_on_the_column_of_the_window() -> None:
-    steps = f"w: {{from: orders, window: {{{WINDOW.replace('on: timestamp', 'on: at')}}}}}"
+    steps = f"w: {{from: orders, window: {{{WINDOW.replace('on: timestamp', 'on: offset')}}}}}"
     assert errors(with_parts(steps, f"{ALL}, out: {{from: w, topic: out}}")) == [(8, "sinks.out")]
 
 
 @pytest.mark.parametrize(
-    "between", ["{from: late, python: 'a:b'}", "{sql: SELECT at AS x FROM orders}"]
+    "between", ["{from: late, python: 'a:b'}", "{sql: SELECT value AS timestamp FROM orders}"]
 )
 def test_nobody_is_told_off_on_a_guess(between: str) -> None:
     steps = f"s: {between}, w: {{from: s, window: {{{WINDOW}}}}}"

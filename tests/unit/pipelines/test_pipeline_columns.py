@@ -66,6 +66,11 @@ def query(text: str) -> str:
             ["steps.s.window.on", "'att'"],
         ),
         (
+            "{from: orders, window: {on: time, size: 1 minute, select: {n: count(*)}}}",
+            "topic: t",
+            ["steps.s.window.on", "'time' in orders"],
+        ),
+        (
             "{from: orders, window: {on: at, size: 1 minute, by: [custmer], select: {n: sum(id)}}}",
             "topic: t",
             ["steps.s.window.by", "'custmer'"],
@@ -163,6 +168,12 @@ sinks:
     (found,) = (each for each in loaded.problems if "no column" in each.message)
     assert found.path == "sinks.bad.key"
     assert found.message == "there is no column 'window_start' in q; it has minute, n, name"
+
+
+def test_a_keyword_alone_is_a_column_and_a_constant_is_none() -> None:
+    assert [each.name for each in columns_in("date")] == ["date"]
+    assert columns_in("current_timestamp") == columns_in("null") == columns_in("'at'") == ()
+    assert columns_in("date > 3") == ()  # it may be a literal's type
 
 
 def test_a_text_that_is_not_closed_is_not_judged() -> None:

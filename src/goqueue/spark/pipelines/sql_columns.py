@@ -40,6 +40,14 @@ _UNITS: Final = frozenset(
     for unit in (each, f"{each}s")
 )
 """As in INTERVAL 1 minute; a column may be called so, and is taken for the unit."""
+_CONSTANTS: Final = frozenset(
+    (
+        *("null", "true", "false", "current_date", "current_timestamp", "current_time"),
+        *("current_user", "session_user", "user", "localtimestamp"),
+        *("current_catalog", "current_database", "current_schema"),
+    )
+)
+"""What is a value where it stands alone; any other word alone is a column, also a keyword."""
 _VALUES: Final = frozenset(
     (
         *("as", "end", "null", "true", "false", "current_date", "current_timestamp", "row"),
@@ -80,6 +88,8 @@ class SimpleQuery:
 def columns_in(expression: str) -> tuple[ColumnName, ...]:
     """The columns of an expression; none where the text is not simple enough to be certain."""
     tokens = tokens_of(expression)
+    if len(tokens) == 1 and tokens[0].is_name and tokens[0].word not in _CONSTANTS:
+        return (ColumnName(tokens[0].name),)
     if not _is_simple(tokens) or any(each.word == "select" for each in tokens):
         return ()
     return tuple(_columns(tokens))
