@@ -106,7 +106,14 @@ def test_nothing_found_is_said_on_standard_error(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("duration_ms", "shown"),
-    [(0.0, "0ms"), (0.00001, "0ms"), (0.2137, "0.214ms"), (999.4, "999ms"), (999.7, "1.000s")],
+    [
+        (0.0, "0ms"),
+        (0.00001, "0ms"),
+        (0.2137, "0.214ms"),
+        (999.4, "999ms"),
+        (999.7, "1.000s"),
+        (1_454_311.0, "24m 14s"),
+    ],
 )
 def test_how_long_it_took_is_told_without_powers_of_ten(duration_ms: float, shown: str) -> None:
     trace = TraceOut("0" * 32, None, None, None, "pending", 0, 0, duration_ms, [], 0)

@@ -12,7 +12,7 @@ from goqueue.cli.calls import Call, command
 from goqueue.cli.completion import topic_names
 from goqueue.cli.errors import UsageError
 from goqueue.cli.output import Format, note, printable
-from goqueue.cli.times import moment_ms, show_time, span_ms
+from goqueue.cli.times import moment_ms, show_span, show_time, span_ms
 from goqueue.protocols.http.operations.trace_shapes import (
     SpanOut,
     TraceList,
@@ -167,7 +167,7 @@ def _place(found: TraceSummary | TraceOut | SpanOut) -> str | None:
 def _took(duration_ms: float) -> str:
     if duration_ms < 999.5:  # what would be rounded to a thousand is a second
         return f"{round(duration_ms, 3):.3g}ms"
-    return f"{duration_ms / 1000:.3f}s"
+    return f"{duration_ms / 1000:.3f}s" if duration_ms < 60_000 else show_span(duration_ms / 1000)
 
 
 def timeline(trace: TraceOut) -> list[str]:
