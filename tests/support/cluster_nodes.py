@@ -92,7 +92,7 @@ class ClusterNodes:
         if not secret.exists():
             secret.touch(mode=0o600)
             secret.write_text("the secret of a test's cluster")
-        ports = [free_ports(3) for _ in range(count)]
+        ports = [free_ports(3, self) for _ in range(count)]
         peers = ",".join(f"{HOST}:{each[0]}" for each in ports)
         self.folder = folder
         self.nodes: dict[int, ClusterNode] = {}

@@ -57,12 +57,16 @@ class ClusterServer(ServerProcess):
         folder = data_dir.parent / f"{data_dir.name}-cluster"
         chosen = [*_sources(), *with_few_partitions(flags)]
         self.cluster = LocalCluster.found(folder, chosen) or LocalCluster.made(
-            folder, [_free_ports() for _ in range(NODES)], flags=chosen
+            folder, [self._free_ports() for _ in range(NODES)], flags=chosen
         )
         self.nodes = self.cluster.nodes
         self._turns = cycle(self.nodes)
         for kind in ("kafka", "http", "grpc"):
             are_siblings(tuple(getattr(each.ports, kind) for each in self.nodes))
+
+    def _free_ports(self) -> Ports:
+        first = free_ports(_PORTS_A_NODE, self)[0]
+        return Ports(first + 3, first + 4, first + 5, first)
 
     # --- Where it is: at the next node -----------------------------------------------------------
 
@@ -187,8 +191,3 @@ def _sources() -> list[str]:
     """Where queue groups read: with GOQUEUE_TEST_REMOTE_SOURCES only at the leaders."""
     is_remote = os.environ.get("GOQUEUE_TEST_REMOTE_SOURCES")
     return ["--cluster-remote-queue-sources"] if is_remote else []
-
-
-def _free_ports() -> Ports:
-    first = free_ports(_PORTS_A_NODE)[0]
-    return Ports(first + 3, first + 4, first + 5, first)

@@ -57,8 +57,8 @@ class EtcdMembers:
         self._tls = tls
         scheme = "http" if tls is None else "https"
         names = [f"member-{number}" for number in range(count)]
-        self.endpoints = [f"{scheme}://{HOST}:{free_port()}" for _ in names]
-        self.peers = {name: f"{scheme}://{HOST}:{free_port()}" for name in names}
+        self.endpoints = [f"{scheme}://{HOST}:{free_port(self)}" for _ in names]
+        self.peers = {name: f"{scheme}://{HOST}:{free_port(self)}" for name in names}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def __len__(self) -> int:

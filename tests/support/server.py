@@ -20,6 +20,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,7 +46,7 @@ FOR_TESTS: Final = {
 
 _SHARES: Final = 8
 _share = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _SHARES
-_PORTS: Final = range(15_000 + 2000 * _share, 17_000 + 2000 * _share)
+PORTS: Final = range(15_000 + 2000 * _share, 17_000 + 2000 * _share)
 """Below those that Linux hands out by itself: a client that connects while a killed server is away
 cannot be given the server's port. Tests that run at the same time draw from ports of their own, or
 two would sometimes draw one that is free until their servers have started."""
@@ -78,19 +79,36 @@ def are_siblings(ports: tuple[int, ...]) -> None:
     _siblings.update(dict.fromkeys(ports, ports))
 
 
-def free_port() -> int:
-    """A port that nobody listens on, and that nobody else draws as long as this process lives."""
-    return free_ports(1)[0]
+def free_port(holder: object | None = None) -> int:
+    """A port that nobody listens on.
+
+    Nobody else draws it as long as the holder is there; without one, as long as this process lives.
+    """
+    return free_ports(1, holder)[0]
 
 
-def free_ports(count: int) -> range:
-    """Such ports, one after the other."""
-    while True:
-        first = _luck.choice(_PORTS[: len(_PORTS) - count + 1])
+def free_ports(count: int, holder: object | None = None) -> range:
+    """Such ports, one after the other.
+
+    Raises:
+        RuntimeError: so many are not left.
+    """
+    begin = _luck.choice(PORTS)
+    for first in (*range(begin, PORTS.stop), *range(PORTS.start, begin)):
         ports = range(first, first + count)
+        if ports.stop > PORTS.stop:
+            continue
         if not _held.keys() & set(ports) and (held := _bound(ports)):
             _held.update(held)
+            if holder is not None:
+                weakref.finalize(holder, _release, ports)
             return ports
+    raise RuntimeError(f"no {count} ports in a row are free from {PORTS[0]} to {PORTS[-1]}")
+
+
+def _release(ports: range) -> None:
+    for port in ports:
+        _held.pop(port).close()
 
 
 def _bound(ports: range) -> dict[int, socket.socket] | None:
@@ -118,9 +136,7 @@ class ServerProcess:
         self, data_dir: Path, *flags: str, environment: dict[str, str] | None = None
     ) -> None:
         self.data_dir = data_dir
-        self.kafka_port = free_port()
-        self.http_port = free_port()
-        self.grpc_port = free_port()
+        self.kafka_port, self.http_port, self.grpc_port = free_ports(3, self)
         self.flags = flags
         self.log: list[str] = []
         """Every line that it has written, across restarts."""
