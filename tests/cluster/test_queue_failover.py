@@ -1,4 +1,7 @@
-"""`kill -9` of the node that keeps a queue group: its messages, receipts and dead letters."""
+"""Queue groups on several nodes: the first poll, and `kill -9` of the node that keeps a group.
+
+After a kill its messages, receipts and dead letters are judged.
+"""
 
 from __future__ import annotations
 
@@ -77,6 +80,22 @@ def read_all(cluster: Cluster, topic: str, count: int) -> list[str]:
     finally:
         consumer.close()
     return found
+
+
+def test_the_first_poll_of_a_group_gives_the_most_urgent_of_all_partitions(
+    cluster: Cluster,
+) -> None:
+    topic, client = make_topic(cluster, []), QueueClient(cluster)
+    messages = [
+        {"value": priority, "priority": priority, "partition": partition}
+        for partition, priority in enumerate(("background", "normal", "critical"))
+    ]
+    client.ask("POST", f"/topics/{topic}/messages", {"messages": messages})
+    for _ in range(6):  # kept on all of the nodes
+        group = cluster.unique_name("group")
+        member = client.join(group, topic, assignment="shared")
+        (first,) = client.poll(group, member, 1)
+        assert first["value"] == "critical"
 
 
 class Member(threading.Thread):

@@ -17,6 +17,7 @@ from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.queues.shards import QueueShards
+from goqueue.queues.sources import known
 from goqueue.queues.start import reset_start, start_of
 
 if TYPE_CHECKING:
@@ -166,12 +167,15 @@ class Queues(QueueShards):
 
     async def open_queues(self, group: QueueGroup, partitions: Iterable[TopicPartition]) -> None:
         """Begin to read those of the partitions that the group does not read yet."""
-        known = {topic_id for topic_id, _ in group.queues}
+        read = {topic_id for topic_id, _ in group.queues}
         missing = {key: each for each in partitions if (key := self.key(each)) not in group.queues}
+        sources = [self.sources.of(each) for each in missing.values()]
         starts = {
-            key: await start_of(self._services, group, each, is_new_topic=key[0] not in known)
+            key: await start_of(self._services, group, each, is_new_topic=key[0] not in read)
             for key, each in missing.items()
         }
+        for source in sources:  # or the first poll would not give the most urgent messages
+            await known(source)
         changes: dict[TopicIdPartition, list[Operation]] = {}
         for key, start in starts.items():
             # As both were before it was looked up: the topic may be gone meanwhile.
