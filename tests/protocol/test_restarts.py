@@ -7,6 +7,7 @@ import gc
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 
 import confluent_kafka
 import pytest
@@ -16,9 +17,11 @@ from kafka import TopicPartition
 from kafka.errors import RetriableError
 
 from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 from protocol.kafka_clients import confluent_consumer, python_consumer
 from protocol.raw_kafka import RawKafka, make_batch, sequenced
 from support.server import make_server
+from support.waiting import eventually
 
 WAIT_S = 90
 
@@ -114,11 +117,17 @@ def test_consumers_outlive_a_killed_broker_and_miss_nothing(tmp_path, policy):
     readers = []
     written = []
 
+    def is_stored(raw, value):
+        """The nodes of a cluster that was killed as a whole come back one after the other."""
+        code = raw.produce("t", make_batch(value)).error_code
+        assert code in {ErrorCode.none, ErrorCode.not_enough_replicas}
+        return code == ErrorCode.none
+
     def write(count):
         with RawKafka(server.kafka_port) as raw:
             for _ in range(count):
                 value = b"%d" % len(written)
-                assert raw.produce("t", make_batch(value)).error_code == 0
+                eventually(partial(is_stored, raw, value))
                 written.append((len(written), value))
 
     try:

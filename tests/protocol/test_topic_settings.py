@@ -90,7 +90,7 @@ def test_every_setting_of_kafka_is_shown_with_its_type(admin, topic):
         ("local.retention.bytes", "-1"),
         ("local.retention.ms", "1000"),
         ("max.message.bytes", "2147483647"),
-        ("min.insync.replicas", "5"),
+        ("min.insync.replicas", "3"),
         ("preallocate", "TRUE"),
         ("remote.log.copy.disable", "true"),
         ("remote.log.delete.on.disable", "true"),

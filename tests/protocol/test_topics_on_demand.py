@@ -97,9 +97,9 @@ def test_names_against_the_rule_are_refused_and_not_made(raw, wrong):
 
 
 def test_nobody_makes_an_internal_topic_by_asking(raw):
-    (found,) = _metadata(raw, "__pipelines").topics
+    (found,) = _metadata(raw, "__webhooks").topics
     assert found.error_code == ErrorCode.invalid_topic_exception
-    (again,) = _metadata(raw, "__pipelines", create=False).topics
+    (again,) = _metadata(raw, "__webhooks", create=False).topics
     assert again.error_code == ErrorCode.unknown_topic_or_partition
 
 

@@ -331,7 +331,7 @@ def test_a_broken_trace_file_is_reported_and_the_others_count(
     trace = of_message(api, "orders", 0)
     api.close()
     traced.stop()
-    (written,) = [file for each in traced.data_dirs for file in (each / "traces").glob("*")]
+    written = next(file for each in traced.data_dirs for file in (each / "traces").glob("*"))
     assert json.loads(written.read_bytes().splitlines()[0])["event"]
     (written.parent / "traces-2020-01-01-000001.json").write_bytes(b"\x00\xff garbage\n{}\n")
     traced.start()

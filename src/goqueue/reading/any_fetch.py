@@ -61,7 +61,7 @@ class AnyFetcher:
             return _unless_moving(found)
 
         async def there(node_id: int) -> Fetched:
-            (found,) = await self._remote.fetch(node_id, request, request.reads)
+            (found,) = await self._fetch_there(node_id, request, request.reads)
             return _unless_moving(found)
 
         try:
@@ -123,9 +123,16 @@ class AnyFetcher:
         if node_id == self._node_id:
             return await self._fetcher.fetch(replace(request, reads=reads, any_replica=True))
         try:
-            return await self._remote.fetch(node_id, request, reads)
+            return await self._fetch_there(node_id, request, reads)
         except GoQueueError as error:
             return [Fetched(each, error=error) for each in reads]
+
+    async def _fetch_there(
+        self, node_id: int, request: FetchRequest, reads: Sequence[PartitionRead]
+    ) -> list[Fetched]:
+        fetched = await self._remote.fetch(node_id, request, reads)
+        self._fetcher.relayed(request, fetched)
+        return fetched
 
 
 def _unless_moving(found: Fetched) -> Fetched:

@@ -66,6 +66,8 @@ class FetchRequest(msgspec.Struct, frozen=True):
     """The member of the group, or the client id."""
     any_replica: bool = False
     """A follower may be read, as far as it knows what is committed."""
+    is_relayed: bool = False
+    """Another node reads for somebody there, and notes in traces who that is."""
 
 
 def bytes_for(limit: int, at_most: int) -> int:
@@ -204,16 +206,26 @@ class Fetcher:
                 topic = measures.topic(item.read.partition.topic)
                 topic.consumed(0 if request.by_message else item.count, len(item.data))
                 topic.bytes_read.add(len(item.data))
+        if self._traces.is_on and not request.is_relayed:
+            self._trace(self._traces.fetched, request, fetched)
+
+    def relayed(self, request: FetchRequest, fetched: list[Fetched]) -> None:
+        """Another node has read this for a reader here."""
         if self._traces.is_on:
-            for item in fetched:
-                if item.data:
-                    self._traces.fetched(
-                        item.read.partition,
-                        item.read.offset,
-                        item.next_offset,
-                        group=request.group,
-                        consumer=request.consumer,
-                    )
+            self._trace(self._traces.relayed, request, fetched)
+
+    def _trace(
+        self, note: Callable[..., None], request: FetchRequest, fetched: list[Fetched]
+    ) -> None:
+        for item in fetched:
+            if item.data:
+                note(
+                    item.read.partition,
+                    item.read.offset,
+                    item.next_offset,
+                    group=request.group,
+                    consumer=request.consumer,
+                )
 
     async def _find_enough(self, request: FetchRequest) -> list[_Found]:
         """Look up every read; again, each time that it is woken, until there is enough to read."""

@@ -51,6 +51,22 @@ class LogGroupTraces(Traces):
             now_ns = self._tracer.clock.now_ns()
             self._tracer.note(Event.FETCHED, place, parts, now_ns, group=group, consumer=consumer)
 
+    def relayed(
+        self,
+        partition: tuple[str, int],
+        first: int,
+        end: int,
+        *,
+        group: str = "",
+        consumer: str = "",
+    ) -> None:
+        """A reader here was given [first, end) by the node that leads the partition."""
+        place = self._known_place(partition)
+        if place is not None:
+            now_ns = self._tracer.clock.now_ns()
+            said = {"group": group, "consumer": consumer}
+            self._tracer.note_within(Event.FETCHED, place, [(first, end)], now_ns, **said)
+
     def committed(self, partition: tuple[str, int], first: int, end: int, group: str) -> None:
         """A log group has committed the messages in [first, end)."""
         place = self._known_place(partition)

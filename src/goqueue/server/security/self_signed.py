@@ -88,7 +88,13 @@ def _certificate(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certifi
     from cryptography.hazmat.primitives import hashes  # noqa: PLC0415 - as above
     from cryptography.x509.oid import NameOID  # noqa: PLC0415 - as above
 
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "goqueue")])
+    serial = x509.random_serial_number()
+    name = x509.Name(  # of its own: whoever trusts those of several nodes finds each by its name
+        [
+            x509.NameAttribute(NameOID.COMMON_NAME, "goqueue"),
+            x509.NameAttribute(NameOID.SERIAL_NUMBER, f"{serial:x}"),
+        ]
+    )
     places: list[x509.GeneralName] = [x509.DNSName(each) for each in _NAMES]
     places += [x509.IPAddress(ipaddress.ip_address(each)) for each in _ADDRESSES]
     return (
@@ -96,7 +102,7 @@ def _certificate(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certifi
         .subject_name(name)
         .issuer_name(name)
         .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
+        .serial_number(serial)
         .not_valid_before(now - timedelta(minutes=5))
         .not_valid_after(now + timedelta(days=VALID_DAYS))
         .add_extension(x509.SubjectAlternativeName(places), critical=False)

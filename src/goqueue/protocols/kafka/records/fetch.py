@@ -194,6 +194,7 @@ class FetchApi:
         if self._throttling.is_on:
             meter = self._throttling.meter(ctx.peer.session)
             max_bytes = max_bytes if meter is None else meter.fetch_limit_bytes(max_bytes)
+        is_relayed = ctx.peer.session.node is not None
         return FetchRequest(
             plan.reads,
             0 if plan.unknown else request.max_wait_ms,
@@ -201,8 +202,9 @@ class FetchApi:
             max_bytes,
             plan.isolation,
             ctx.peer.grant_answer_bytes,
-            by_message=ctx.peer.session.node is not None,  # which counts what it hands out itself
+            by_message=is_relayed,  # a node counts what it hands out itself
             consumer=ctx.client_id or "",
+            is_relayed=is_relayed,
         )
 
     def _charge(self, ctx: RequestContext, fetched: list[Fetched]) -> None:
