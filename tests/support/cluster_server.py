@@ -19,7 +19,14 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Final
 
 from goqueue.server.errors import StartError
-from goqueue.server.supervision.local_cluster import LocalCluster, LocalNode, Ports, end_nodes
+from goqueue.server.supervision.local_cluster import (
+    LocalCluster,
+    LocalNode,
+    Ports,
+    end_nodes,
+    processes_of,
+    wait_for_end,
+)
 from support.server import START_S, STOP_S, ServerProcess, are_siblings, free_ports
 from support.waiting import eventually
 
@@ -61,6 +68,8 @@ class ClusterServer(ServerProcess):
         )
         self.nodes = self.cluster.nodes
         self._turns = cycle(self.nodes)
+        self._processes: list[int] = []
+        """What ran when a signal was sent last, for whoever waits for its end."""
         for kind in ("kafka", "http", "grpc"):
             are_siblings(tuple(getattr(each.ports, kind) for each in self.nodes))
 
@@ -154,12 +163,13 @@ class ClusterServer(ServerProcess):
         """Send a signal to every supervisor, or stop the time of all processes; do not wait."""
         is_pause = number in (signal.SIGSTOP, signal.SIGCONT)
         to = ("supervisor", "broker", "etcd") if is_pause else ("supervisor",)
+        self._processes = processes_of(self.nodes)
         for node in self.nodes:
             node.send(signal.Signals(number), *to)
 
     def wait(self, timeout_s: float = STOP_S) -> int:
         """0 once all have ended."""
-        left = end_nodes(self.nodes, signal.SIGTERM, timeout_s)
+        left = wait_for_end(self.nodes, self._processes, timeout_s)
         assert not left, f"{left} did not end"
         return 0
 

@@ -275,11 +275,21 @@ class LocalCluster:
 
 def end_nodes(nodes: Sequence[LocalNode], number: signal.Signals, timeout_s: float) -> list[int]:
     """End nodes by a signal to their supervisors; returns the processes that still run."""
-    clock = SystemClock()
-    deadline_s = clock.monotonic_s() + timeout_s
-    left = [pid for node in nodes for pid in node.processes.values()]
+    processes = processes_of(nodes)
     for node in nodes:
         node.send(number, SUPERVISOR)
+    return wait_for_end(nodes, processes, timeout_s)
+
+
+def processes_of(nodes: Sequence[LocalNode]) -> list[int]:
+    """All processes of nodes."""
+    return [pid for node in nodes for pid in node.processes.values()]
+
+
+def wait_for_end(nodes: Sequence[LocalNode], left: list[int], timeout_s: float) -> list[int]:
+    """Wait until processes of nodes have ended; returns those that still run."""
+    clock = SystemClock()
+    deadline_s = clock.monotonic_s() + timeout_s
     while (left := [pid for pid in left if is_running(pid)]) and clock.monotonic_s() < deadline_s:
         time.sleep(_POLL_S)
     for node in nodes:
