@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -11,13 +12,13 @@ from goqueue.model.errors import (
     InvalidGroupIdError,
     NonEmptyGroupError,
     TooManyGroupsError,
+    TopicError,
 )
 from goqueue.model.limits import MAX_ID_CHARS
 from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.queues.shards import QueueShards
-from goqueue.queues.sources import known
 from goqueue.queues.start import reset_start, start_of
 
 if TYPE_CHECKING:
@@ -169,13 +170,15 @@ class Queues(QueueShards):
         """Begin to read those of the partitions that the group does not read yet."""
         read = {topic_id for topic_id, _ in group.queues}
         missing = {key: each for each in partitions if (key := self.key(each)) not in group.queues}
-        sources = [self.sources.of(each) for each in missing.values()]
+        for each in missing.values():
+            self.sources.of(each)  # asked for together
         starts = {
             key: await start_of(self._services, group, each, is_new_topic=key[0] not in read)
             for key, each in missing.items()
         }
-        for source in sources:  # or the first poll would not give the most urgent messages
-            await known(source)
+        for each in missing.values():  # or the first poll would not give the most urgent messages
+            with suppress(TopicError):  # it is gone meanwhile
+                await self.sources.known(each)
         changes: dict[TopicIdPartition, list[Operation]] = {}
         for key, start in starts.items():
             # As both were before it was looked up: the topic may be gone meanwhile.

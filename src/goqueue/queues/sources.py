@@ -8,6 +8,7 @@ is asked.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import LeaderUnavailableError
@@ -26,15 +27,10 @@ if TYPE_CHECKING:
     from goqueue.reading.record_reader import RecordSource
     from goqueue.topics.catalogue import Topics
 
-_LOOKS: Final = 50
+_PATIENCE_S: Final = 5.0
+"""How long a source is waited for that is behind its leader."""
 _LOOK_S: Final = 0.1
-"""So often, and so long each, a source is waited for that is behind its leader."""
-
-
-async def known(source: RecordSource) -> None:
-    """Return when it is known how far a source can be read. Raises `LeaderUnavailableError`."""
-    if isinstance(source, RemoteSource):
-        await source.known()
+"""After so long it is looked up again: another may serve by then."""
 
 
 def starts_at(source: RecordSource, offset: int) -> None:
@@ -80,21 +76,47 @@ class QueueSources:
             LeaderUnavailableError: nothing comes from its leader.
         """
         isolation = Isolation.READ_COMMITTED
-        for _ in range(_LOOKS):
+        source = await self._once(
+            partition_id,
+            lambda found: found.is_leading or found.readable_to(isolation) >= ends.readable_to,
+            f"is committed up to offset {ends.readable_to}, which has not come here",
+        )
+        starts_at(source, ends.log_start)
+        return source
+
+    async def known(self, partition_id: TopicPartition) -> RecordSource:
+        """The source of a partition, once it is known how far it can be read. Raises alike."""
+        return await self._once(
+            partition_id,
+            lambda found: not isinstance(found, RemoteSource) or found.leader_epoch >= 0,
+            "is not known here: nothing has come",
+        )
+
+    async def _once(
+        self,
+        partition_id: TopicPartition,
+        is_enough: Callable[[RecordSource], bool],
+        otherwise: str,
+    ) -> RecordSource:
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + _PATIENCE_S
+        while True:
             source = self.of(partition_id)  # another one as soon as there is a replica here
-            if source.is_leading or source.readable_to(isolation) >= ends.readable_to:
-                starts_at(source, ends.log_start)
+            if is_enough(source):
                 return source
-            waiter, waiters = Waiter(1), source.waiters_for(isolation)
-            waiters.add(waiter)
+            if loop.time() > deadline_s:
+                raise LeaderUnavailableError(
+                    f"{partition_id} {otherwise} from its leader: try again"
+                )
+            waiter = Waiter(1)
+            everybody = [source.waiters_for(each) for each in Isolation]
+            for waiters in everybody:
+                waiters.add(waiter)
             try:
                 await waiter.wait(_LOOK_S)
             finally:
-                waiters.discard(waiter)
-        raise LeaderUnavailableError(
-            f"{partition_id} is committed up to offset {ends.readable_to}, which has not come here "
-            "from its leader: try again"
-        )
+                for waiters in everybody:
+                    waiters.discard(waiter)
 
     def find(self, key: TopicIdPartition) -> RecordSource | None:
         """The same; None when the topic is gone."""

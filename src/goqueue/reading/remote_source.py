@@ -11,14 +11,13 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import (
-    LeaderUnavailableError,
     OffsetNotAvailableError,
     OffsetOutOfRangeError,
 )
 from goqueue.partitions.isolation import PartitionTransactions
 from goqueue.partitions.lane_index import LaneIndex
 from goqueue.partitions.partition import Isolation
-from goqueue.partitions.waiting import Waiter, Waiters
+from goqueue.partitions.waiting import Waiters
 from goqueue.reading.fetch import FetchRequest, PartitionRead
 from goqueue.storage.region import Chunk
 
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 LANE_RUN: Final = struct.Struct(">Bqq")
 """A lane that is not the normal one, and the first and the end offset of messages in it."""
-_KNOWN_S: Final = 5.0
-"""How long the first word of a leader is waited for."""
 
 
 class RemoteSource:
@@ -75,23 +72,6 @@ class RemoteSource:
     def waiters_for(self, isolation: Isolation) -> Waiters:
         """Where this kind of reader waits for more."""
         return self._waiters[isolation]
-
-    async def known(self) -> None:
-        """Return when a leader has told of the partition.
-
-        Raises:
-            LeaderUnavailableError: none does.
-        """
-        if self.leader_epoch < 0:
-            waiter = Waiter(1)
-            waiters = self.waiters_for(Isolation.READ_UNCOMMITTED)
-            waiters.add(waiter)
-            try:
-                await waiter.wait(_KNOWN_S)
-            finally:
-                waiters.discard(waiter)
-        if self.leader_epoch < 0:
-            raise LeaderUnavailableError(f"the leader of {self.id} does not answer: try again")
 
     def follow(self, told: Struct) -> None:
         """Take in what the leader tells; what is committed never goes back."""

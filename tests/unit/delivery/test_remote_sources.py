@@ -12,7 +12,7 @@ import pytest
 from goqueue.model.errors import LeaderUnavailableError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.queues.remote_sources import RemoteSources
-from goqueue.queues.sources import starts_at
+from goqueue.queues.sources import QueueSources, starts_at
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 PLACE, KEY = TopicPartition("t", 0), (UUID(int=1), 0)
@@ -30,6 +30,12 @@ class OtherNode:
         self.high_watermark = 0
         self.leader = 2
         self.answer_s = 0.0
+        self.replica: object = None
+        self.catalogue = SimpleNamespace(require=lambda _: SimpleNamespace(topic_id=KEY[0]))
+        self.facts = None
+
+    def find(self, _place: TopicPartition) -> Any:
+        return self.replica
 
     def leader_of(self, _place: TopicPartition) -> int:
         if not self.leads:
@@ -66,7 +72,7 @@ def test_a_source_whose_leader_is_elected_while_somebody_waits_is_followed(
         node.high_watermark = high_watermark
         sources = RemoteSources(node, node)
         source = sources.of(PLACE, KEY)
-        waiting = asyncio.ensure_future(source.known())
+        waiting = asyncio.ensure_future(QueueSources(node, node, sources).known(PLACE))
         await asyncio.sleep(0.05)
         assert not waiting.done()
         node.leads = True
@@ -84,7 +90,7 @@ def test_a_node_that_does_not_know_yet_that_it_leads_is_asked_again() -> None:
         node.leads, node.knows_it = True, False
         sources = RemoteSources(node, node)
         source = sources.of(PLACE, KEY)
-        waiting = asyncio.ensure_future(source.known())
+        waiting = asyncio.ensure_future(QueueSources(node, node, sources).known(PLACE))
         await asyncio.sleep(0.05)
         node.knows_it = True
         async with asyncio.timeout(3):
@@ -113,7 +119,7 @@ def test_a_source_whose_leader_moved_between_two_questions_is_followed_there() -
         node: Any = OtherNode()
         node.leads = True
         sources = RemoteSources(node, node)
-        await sources.of(PLACE, KEY).known()
+        await QueueSources(node, node, sources).known(PLACE)
         node.leader, node.high_watermark = (
             3,
             7,
@@ -121,6 +127,21 @@ def test_a_source_whose_leader_moved_between_two_questions_is_followed_there() -
         async with asyncio.timeout(3):
             while sources.of(PLACE, KEY).high_watermark < 7:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.01)
+        sources.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_source_that_this_node_comes_to_lead_is_not_waited_for() -> None:
+    async def scenario() -> None:
+        node: Any = OtherNode()
+        node.leads, node.leader = True, node.node_id
+        sources = RemoteSources(node, node)
+        waiting = asyncio.ensure_future(QueueSources(node, node, sources).known(PLACE))
+        await asyncio.sleep(0.05)
+        node.replica = SimpleNamespace(is_leading=True)
+        async with asyncio.timeout(3):
+            assert await waiting is node.replica
         sources.stop()
 
     asyncio.run(scenario())

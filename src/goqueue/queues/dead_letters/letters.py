@@ -39,7 +39,6 @@ from goqueue.queues.dead_letters.letter_gaps import LetterGaps
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.group import REDRIVE_GROUP
 from goqueue.queues.delivery.pages import MessageState
-from goqueue.queues.sources import known
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -212,9 +211,7 @@ class Letters:
     async def told(self, source: str, letters_in: str | None = None) -> list[RecordSource]:
         """The same as far as this node has heard, which costs nothing."""
         found = self.partitions(source, letters_in)
-        for each in found:
-            await known(each)
-        return found
+        return [await self._queues.sources.known(each.id) for each in found]
 
     async def _current(self, place: TopicPartition) -> RecordSource:
         """A partition with everything that was acknowledged by now, or what is here of it."""
@@ -222,9 +219,7 @@ class Letters:
         try:
             return await sources.reaching(place, await self._positions.ends(place))
         except (LeaderUnavailableError, OffsetNotAvailableError, PeerUnavailableError):
-            found = sources.of(place)
-            await known(found)
-            return found
+            return await sources.known(place)
 
     def partitions(self, source: str, letters_in: str | None = None) -> list[RecordSource]:
         """The partitions that hold the dead letters of a topic. Raises like `topic`."""

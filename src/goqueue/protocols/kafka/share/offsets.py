@@ -32,7 +32,6 @@ from goqueue.protocols.kafka.rights import (
 from goqueue.protocols.kafka.turns import Each, encode_settled, once_each
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.share.members import ShareMembers
-from goqueue.queues.sources import known
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 
@@ -124,7 +123,7 @@ class ShareOffsetsApi:
             with suppress(CoordinatorUnavailableError):
                 read = self._members.find(group_id)
                 found = () if read is None else map(sources.find, read.queues)
-                waits = [known(each) for each in found if each is not None]
+                waits = [sources.known(each.id) for each in found if each is not None]
                 await asyncio.gather(*waits, return_exceptions=True)
 
     def _describe(self, may: Permissions, asked: Struct) -> dict[str, Any]:
