@@ -417,9 +417,9 @@ def _parse_struct(text):
 @pytest.fixture
 def in_a_task(monkeypatch):
     """A task of a batch query, as Spark tells its workers."""
-    context = TaskContext()
+    monkeypatch.setattr(TaskContext, "_taskContext", None)
+    context = TaskContext()  # takes its place
     context._partitionId, context._taskAttemptId, context._localProperties = 0, 7, {}
-    monkeypatch.setattr(TaskContext, "_taskContext", context)
 
 
 @pytest.mark.usefixtures("in_a_task")
