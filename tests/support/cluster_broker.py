@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from goqueue import Client, ClientSettings
+from goqueue.model.delivery import PRIORITY_HEADER
 from goqueue.testing import Broker
 from goqueue.testing.embedded import FOR_TESTS, arguments_of, new_message
 from goqueue.testing.messages import Message, unique_name
@@ -76,6 +77,8 @@ class ClusterBroker(ClusterServer):
     ) -> Message:
         fields = new_message(value, key, headers, partition)
         sent: Any = {**fields, "headers": dict(fields["headers"])}
+        if PRIORITY_HEADER in sent["headers"]:  # which counts where a client says it by its name
+            sent["priority"] = sent["headers"].pop(PRIORITY_HEADER).decode()
         stored = self.client.publish(topic, **sent).result()
         return Message(
             topic,
