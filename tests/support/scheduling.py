@@ -1,4 +1,4 @@
-"""Which worker of pytest-xdist runs which tests."""
+"""How many workers of pytest-xdist there are, and which of them runs which tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadFileScheduling
-    from xdist.workermanage import WorkerController
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -20,40 +19,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
-    """Files are handed out one by one, but those with Spark go to one worker: it starts once.
-
-    So do those with a browser.
-    """
+    """Files are handed out as `FileScheduling` says."""
     if config.getvalue("dist") != "loadfile":
         return None
-    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - only where it is installed
+    from support.file_scheduling import FileScheduling  # noqa: PLC0415 - needs pytest-xdist
 
-    class OneOfEach(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return _shared(nodeid) or super()._split_scope(nodeid)
-
-        def remove_node(self, node: WorkerController) -> str | None:
-            """The test in which a worker died has failed: it is not run again, the others are."""
-            crashed = super().remove_node(node)
-            for scope, tests in list(self.workqueue.items()):
-                if crashed in tests:
-                    tests[crashed] = True
-                if all(tests.values()):
-                    del self.workqueue[scope]
-            return crashed
-
-        def _reschedule(self, node: WorkerController) -> None:
-            """A worker that replaces one that died gets nothing before it knows the tests.
-
-            Two that die at once ended the whole run: the first to be replaced asked for both.
-            """
-            if node in self.registered_collections:
-                super()._reschedule(node)
-
-    return OneOfEach(config, log)
-
-
-def _shared(nodeid: str) -> str:
-    """What the tests of a folder share."""
-    folder = nodeid.removeprefix("tests/").partition("/")[0]
-    return folder if folder in {"spark", "browser"} else ""
+    return FileScheduling(config, log)
