@@ -53,10 +53,15 @@ def _table(name: str, wanted: str, entry: dict[str, Any] | None) -> str:
 
 
 def _origin(entry: dict[str, Any]) -> str:
+    where = machine_of(entry)
+    return f"`{entry['benchmark']}` at {entry['commit'][:8]}, {entry['time'][:10]}, on {where}:"
+
+
+def machine_of(entry: dict[str, Any]) -> str:
+    """What a run was measured on."""
     machine = entry["machine"]
     memory = f"{machine['memory_bytes'] / _GB:.0f} GB"
-    where = f"{machine['cpu']}, {machine['cores']} cores, {memory}, Python {machine['python']}"
-    return f"`{entry['benchmark']}` at {entry['commit'][:8]}, {entry['time'][:10]}, on {where}:"
+    return f"{machine['cpu']}, {machine['cores']} cores, {memory}, Python {machine['python']}"
 
 
 if __name__ == "__main__":

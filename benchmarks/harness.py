@@ -20,17 +20,14 @@ import json
 import math
 import os
 import pkgutil
-import platform
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sized
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, overload
@@ -39,12 +36,13 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from benchmarks._session import ROOT
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 T = TypeVar("T")
 
-ROOT: Final = Path(__file__).resolve().parent.parent
 LOCAL_RESULTS: Final = ROOT / "benchmarks" / "results" / "local.jsonl"
 RECORDED_RESULTS: Final = ROOT / "benchmarks" / "results" / "history.jsonl"
 CONDITIONS: Final = os.environ.get("GOQUEUE_BENCH_CONDITIONS", "")
@@ -330,38 +328,3 @@ def append_line(path: Path, entry: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(entry, allow_nan=False, ensure_ascii=False) + "\n")
-
-
-def describe_session() -> dict[str, Any]:
-    """The commit, the moment and the machine: no names of hosts, users or folders."""
-    return {
-        "commit": _git("rev-parse", "HEAD"),
-        # The results are left out: recording one must not make the next run look changed.
-        "dirty": _git("status", "--porcelain", "--", ".", ":!benchmarks/results") != "",
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {
-            "cpu": _cpu_model(),
-            "cores": os.cpu_count(),
-            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-            "python": platform.python_version(),
-            "kernel": f"{platform.system()} {platform.release()}",
-        },
-    }
-
-
-def _git(*arguments: str) -> str | None:
-    """What git answers, or None outside a repository: then the commit is unknown, and dirty."""
-    command = ["git", "-C", str(ROOT), *arguments]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def _cpu_model() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.lower().startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

@@ -6,10 +6,12 @@ import json
 import platform
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
-from benchmarks import harness
+from benchmarks import _session, harness
+from benchmarks._session import describe_session
 from benchmarks.harness import Run, benchmark
 from hypothesis import given, strategies as st
 from rich.console import Console
@@ -42,7 +44,7 @@ def test_a_toy_benchmark_leaves_rows_ratios_and_one_line_of_json(
         run.note("on a quiet machine")
 
     run = harness.execute(registry["test_harness.toy"], quiet())
-    entry = harness.record(run, harness.describe_session())
+    entry = harness.record(run, describe_session())
     harness.append_line(tmp_path / "new" / "results.jsonl", entry)
     harness.append_line(tmp_path / "new" / "results.jsonl", entry)
 
@@ -58,22 +60,32 @@ def test_a_toy_benchmark_leaves_rows_ratios_and_one_line_of_json(
         "against": "plain",
     }
     assert kept["notes"] == ["on a quiet machine"]
-    assert set(kept) == {"benchmark", "commit", "dirty", "time", "machine", "rows", "notes"}
+    assert set(kept) == {"benchmark", "commit", "dirty", "time", "machine", "versions"} | {
+        "rows",
+        "notes",
+    }
     assert set(kept["machine"]) == {"cpu", "cores", "memory_bytes", "python", "kernel"}
 
 
 def test_the_line_names_no_host_and_no_folder() -> None:
-    line = json.dumps(harness.describe_session())
+    line = json.dumps(describe_session())
     assert platform.node() not in line
     assert str(harness.ROOT) not in line
     assert f"/{getpass.getuser()}" not in line
 
 
+def test_the_line_has_the_versions_of_what_is_measured_beside_goqueue() -> None:
+    versions = describe_session()["versions"]
+    assert versions["confluent-kafka"] == metadata.version("confluent-kafka")
+    assert versions["Apache Kafka"] in (_session.ROOT / "benchmarks" / "kafka-pom.xml").read_text()
+    assert all(version[0].isdigit() for version in versions.values())
+
+
 def test_outside_a_repository_the_commit_is_unknown_and_counts_as_dirty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(harness, "ROOT", tmp_path)
-    session = harness.describe_session()
+    monkeypatch.setattr(_session, "ROOT", tmp_path)
+    session = describe_session()
     assert session["commit"] is None
     assert session["dirty"] is True
 
@@ -165,7 +177,8 @@ def test_peak_memory_is_at_least_what_was_just_held() -> None:
     # In a process of its own: this one may have that much memory left over from other tests.
     program = """
 import os
-from benchmarks import harness
+from benchmarks import _session, harness
+from benchmarks._session import describe_session
 before = harness.peak_rss_bytes() if harness.reset_peak_rss() else 0
 block = os.urandom(32 * 1024 * 1024)
 print(harness.peak_rss_bytes() - before >= len(block) // 2)
