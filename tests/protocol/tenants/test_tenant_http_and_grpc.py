@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 import uuid
 
 import grpc
@@ -43,6 +44,30 @@ def test_topics_messages_and_groups_over_http_are_in_bare_names(apis, root, topi
     assert {f"{tenant}.{topic}" for tenant in TENANTS} <= set(root.ok("GET", "/topics")["topics"])
     assert topic in root.ok("GET", "/admin/tenants/acme/topics")["topics"]
     assert f"g-{topic}" in root.ok("GET", "/admin/tenants/acme/groups")["groups"]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+def test_an_export_has_bare_names(apis, topic, form, count) -> None:
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+    api = apis["acme"]
+    api.ok("POST", "/topics", {"name": topic, "num_partitions": 1})
+    messages = [{"value": f"v{number}"} for number in range(count)]
+    api.ok("POST", f"/topics/{topic}/messages", {"messages": messages})
+    url = f"{api.url}/topics/{topic}/export?format={form}"
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {api.key}"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        headers, body = answer.headers, answer.read()
+    assert headers["content-disposition"] == f'attachment; filename="{topic}.{form}"'
+    assert int(headers["x-goqueue-messages"]) == count
+    assert b"acme" not in body
+    if form == "jsonl":
+        lines = [json.loads(line) for line in body.splitlines()]
+        assert sorted((each["topic"], each["value"]) for each in lines) == [
+            (topic, each["value"]) for each in messages
+        ]
+        assert body.endswith(b"\n")
 
 
 def test_nothing_of_others_is_told(apis, topic) -> None:

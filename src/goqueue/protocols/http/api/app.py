@@ -83,8 +83,8 @@ class HttpApp:
         namespace = _namespace_of(request)
         if namespace is None or request.sender is not None:
             return response  # another node, which the client has called, translates it
-        if isinstance(response, Stream) or "json" not in response.content_type or not response.body:
-            return response
+        if isinstance(response, Stream) or not _is_json(response) or not response.body:
+            return response  # an export has bare names already
         from goqueue.protocols.http.namespaces import body_outside  # noqa: PLC0415 - of tenants alone
 
         return response._replace(body=body_outside(response.body, namespace))
@@ -175,6 +175,11 @@ class HttpApp:
                 ("access-control-max-age", "300"),
             ]
         return Response(204, b"", "", tuple(headers))
+
+
+def _is_json(response: Response) -> bool:
+    """Whether an answer is one JSON document."""
+    return "json" in response.content_type and "ndjson" not in response.content_type
 
 
 def _namespace_of(request: Request) -> Namespace | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
+from goqueue.access.tenants.namespace import namespace_of
 from goqueue.insight.decoding import Decoded
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
@@ -92,8 +93,9 @@ class ExportRoutes(BrokerRoutes):
             if broker.clock.monotonic_s() >= deadline_s:
                 break
         write = {"jsonl": _json_lines, "csv": _csv, "parquet": _parquet}[query.format]
-        body = await in_thread(broker.executor, partial(write, path.topic, messages))
-        name = "".join(each if each.isalnum() or each in "._-" else "_" for each in path.topic)
+        shown = _shown(path.topic, may)
+        body = await in_thread(broker.executor, partial(write, shown, messages))
+        name = "".join(each if each.isalnum() or each in "._-" else "_" for each in shown)
         return Response(
             200,
             body,
@@ -104,6 +106,12 @@ class ExportRoutes(BrokerRoutes):
                 ("x-goqueue-complete", "false" if spans else "true"),
             ),
         )
+
+
+def _shown(topic: str, may: Permissions) -> str:
+    """The name that the client has asked for; nothing else takes a file out of a namespace."""
+    tenant = may.principal.tenant
+    return topic if tenant is None else namespace_of(tenant).outside(topic)
 
 
 def _size(hit: Hit) -> int:
