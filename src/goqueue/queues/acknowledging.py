@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
+from goqueue.access.rights import Operation as Does, ResourceType, Right
 from goqueue.model.errors import (
     CoordinatorUnavailableError,
     GoQueueError,
+    GroupAuthorizationFailedError,
     InvalidGroupRequestError,
     PartitionNotAssignedError,
     ReceiptError,
@@ -24,6 +26,8 @@ from goqueue.queues.delivery.receipts import MOST_LOOKS, Receipt, owner, refusal
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Mapping, Sequence
 
+    from goqueue.access.authorizer import Authorizer
+    from goqueue.access.principals import Principal
     from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
     from goqueue.partitions.measures import Measures
     from goqueue.queues.delivery.group import QueueGroup
@@ -40,14 +44,25 @@ if TYPE_CHECKING:
     _Accepted: TypeAlias = defaultdict[str, defaultdict[TopicIdPartition, list[int]]]
 
 
+_GROUP_READ: Final = Right(ResourceType.GROUP, Does.READ)
+
+
 class AckServices(Protocol):
     """What acknowledging needs."""
 
+    authorizer: Authorizer
     clock: Clock
     topics: Topics
     queue_members: QueueMembers
     queue_traces: QueueTraces
     measures: Measures
+
+
+class Shower(NamedTuple):
+    """The client that shows receipts and names no group: it needs READ on those they are of."""
+
+    principal: Principal
+    host: str
 
 
 class _Applied(NamedTuple):
@@ -67,6 +82,7 @@ class _Part(NamedTuple):
     """None: wherever groups are kept here."""
     acknowledgement: Acknowledgement
     group_id: str | None
+    shower: Shower | None
 
 
 class Acknowledger:
@@ -82,10 +98,12 @@ class Acknowledger:
         acknowledgement: Acknowledgement,
         *,
         group_id: str | None = None,
+        shower: Shower | None = None,
     ) -> list[GoQueueError | None]:
         """Take one verdict on many messages; for each, None, or why it does not count.
 
-        With a group, receipts of others are refused.
+        With a group, receipts of others are refused; with a client, those of groups that it may
+        not read.
 
         Raises:
             InvalidGroupRequestError: the verdict itself cannot be taken.
@@ -93,7 +111,7 @@ class Acknowledger:
         """
         check(acknowledgement)
         await self._queues.ready()
-        return await self.settle_in(None, receipts, acknowledgement, group_id)
+        return await self.settle_in(None, receipts, acknowledgement, group_id, shower)
 
     async def settle_here(
         self,
@@ -101,9 +119,10 @@ class Acknowledger:
         acknowledgement: Acknowledgement,
         *,
         group_id: str | None = None,
+        shower: Shower | None = None,
     ) -> list[GoQueueError | None]:
         """`settle` of receipts of groups that this node keeps; on one node that is all of them."""
-        return await self.settle(receipts, acknowledgement, group_id=group_id)
+        return await self.settle(receipts, acknowledgement, group_id=group_id, shower=shower)
 
     async def settle_in(
         self,
@@ -111,13 +130,14 @@ class Acknowledger:
         receipts: Sequence[Receipt],
         acknowledgement: Acknowledgement,
         group_id: str | None,
+        shower: Shower | None = None,
     ) -> list[GoQueueError | None]:
         """`settle` of what was checked, in the groups of one shard or of all."""
         started_s = self._services.clock.monotonic_s()
         outcomes: list[GoQueueError | None] = []
         accepted: _Accepted = defaultdict(lambda: defaultdict(list))
         seen: set[Receipt] = set()
-        part = _Part(shard, acknowledgement, group_id)
+        part = _Part(shard, acknowledgement, group_id, shower)
         while len(outcomes) < len(receipts):
             if outcomes:
                 await asyncio.sleep(0)
@@ -135,7 +155,7 @@ class Acknowledger:
     ) -> list[GoQueueError | None]:
         """Settle the first of the receipts, as many as can be told apart without a pause."""
         outcomes: list[GoQueueError | None] = []
-        shard, acknowledgement, group_id = part
+        shard, acknowledgement, group_id, shower = part
         now_ms = self._queues.now_ms() if shard is None else shard.now_ms()
         mine: _Accepted = defaultdict(lambda: defaultdict(list))
         readers: dict[tuple[str, int], list[tuple[QueueGroup, TopicIdPartition]]] = {}
@@ -153,6 +173,8 @@ class Acknowledger:
             looks += looked
             if isinstance(found, ReceiptError):
                 outcomes.append(found)
+            elif shower is not None and not self._may_read(shower, found[0]):
+                outcomes.append(_forbidden(shower, receipt))
             else:
                 group, key = found
                 mine[group.group_id][key].append(receipt.offset)
@@ -165,6 +187,10 @@ class Acknowledger:
             for key, offsets in by_queue.items():
                 accepted[name][key] += offsets
         return outcomes
+
+    def _may_read(self, shower: Shower, group: QueueGroup) -> bool:
+        authorizer = self._services.authorizer
+        return authorizer.allows(shower.principal, _GROUP_READ, group.group_id, shower.host)
 
     async def _store_all(
         self, accepted: _Accepted, acknowledgement: Acknowledgement, now_ms: int
@@ -345,6 +371,14 @@ def check(acknowledgement: Acknowledgement) -> None:
         raise InvalidGroupRequestError(
             f"{delay_ms} ms: expected 0 to {MAX_VISIBILITY_MS} ({MAX_VISIBILITY_MS // 3600000} h)"
         )
+
+
+def _forbidden(shower: Shower, receipt: Receipt) -> GroupAuthorizationFailedError:
+    """The refusal of a receipt; which group it is of is not told."""
+    return GroupAuthorizationFailedError(
+        f"{shower.principal.label} lacks the right READ on the group of the receipt {receipt}: "
+        "ask an administrator for a role or a rule that allows it"
+    )
 
 
 def _refusal(

@@ -11,6 +11,8 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import msgspec
+
 from goqueue.model.error_names import named_error
 from goqueue.model.errors import (
     CoordinatorLoadingError,
@@ -24,7 +26,7 @@ from goqueue.model.errors import (
     UnknownReceiptError,
 )
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.queues.acknowledging import Acknowledger, AckServices, check
+from goqueue.queues.acknowledging import Acknowledger, AckServices, Shower, check
 from goqueue.queues.shards import QUEUE_TOPIC
 from goqueue.state.certainty import Term
 from goqueue.wire.kafka.api_keys import ApiKey
@@ -56,6 +58,7 @@ class RoutedAcknowledger(Acknowledger):
         acknowledgement: Acknowledgement,
         *,
         group_id: str | None = None,
+        shower: Shower | None = None,
     ) -> Outcomes:
         """Take one verdict on many messages; for each, None, or why it does not count.
 
@@ -80,7 +83,7 @@ class RoutedAcknowledger(Acknowledger):
             except GoQueueError as error:
                 outcomes[at] = error
         asked = [
-            self._ask(node_id, [receipts[at] for at in places], acknowledgement, group_id)
+            self._ask(node_id, [receipts[at] for at in places], acknowledgement, group_id, shower)
             for node_id, places in by_node.items()
         ]
         answers = await asyncio.gather(*asked)
@@ -89,15 +92,17 @@ class RoutedAcknowledger(Acknowledger):
                 outcomes[at] = outcome
         if everywhere:
             old = [receipts[at] for at in everywhere]
-            found = await self._ask_all(old, acknowledgement)
+            found = await self._ask_all(old, acknowledgement, shower)
             for at, outcome in zip(everywhere, found, strict=True):
                 outcomes[at] = outcome
         return outcomes
 
-    async def _ask_all(self, receipts: list[Receipt], acknowledgement: Acknowledgement) -> Outcomes:
+    async def _ask_all(
+        self, receipts: list[Receipt], acknowledgement: Acknowledgement, shower: Shower | None
+    ) -> Outcomes:
         nodes = [self._routes.node_id, *self._routes.others()]
         told = await asyncio.gather(
-            *(self._ask(node_id, receipts, acknowledgement, None) for node_id in nodes)
+            *(self._ask(node_id, receipts, acknowledgement, None, shower) for node_id in nodes)
         )
         return [_best(outcomes) for outcomes in zip(*told, strict=True)]
 
@@ -107,11 +112,14 @@ class RoutedAcknowledger(Acknowledger):
         receipts: list[Receipt],
         acknowledgement: Acknowledgement,
         group_id: str | None,
+        shower: Shower | None,
     ) -> Outcomes:
         """What a node says of receipts; an error of the node is one of each of them."""
         try:
             if node_id == self._routes.node_id:
-                return await self.settle_here(receipts, acknowledgement, group_id=group_id)
+                return await self.settle_here(
+                    receipts, acknowledgement, group_id=group_id, shower=shower
+                )
             delay_ms = acknowledgement.delay_ms
             answer = await self._routes.peers.ask(
                 node_id,
@@ -121,6 +129,8 @@ class RoutedAcknowledger(Acknowledger):
                 verdict=acknowledgement.verdict,
                 reason=acknowledgement.reason,
                 delay_ms=NO_DELAY if delay_ms is None else delay_ms,
+                principal=b"" if shower is None else msgspec.json.encode(shower.principal),
+                host="" if shower is None else shower.host,
                 receipts=[{"receipt": str(each)} for each in receipts],
             )
         except InvariantError:
@@ -137,6 +147,7 @@ class RoutedAcknowledger(Acknowledger):
         acknowledgement: Acknowledgement,
         *,
         group_id: str | None = None,
+        shower: Shower | None = None,
     ) -> Outcomes:
         """`settle` of receipts whose groups this node keeps."""
         outcomes: Outcomes = [None] * len(receipts)
@@ -146,9 +157,9 @@ class RoutedAcknowledger(Acknowledger):
         for number, places in by_shard.items():
             some = [receipts[at] for at in places]
             if number is None:
-                found = await self._settle_anywhere(some, acknowledgement, group_id)
+                found = await self._settle_anywhere(some, acknowledgement, group_id, shower)
             else:
-                found = await self._settle_at(number, some, acknowledgement, group_id)
+                found = await self._settle_at(number, some, acknowledgement, group_id, shower)
             for at, outcome in zip(places, found, strict=True):
                 outcomes[at] = outcome
         return outcomes
@@ -158,10 +169,11 @@ class RoutedAcknowledger(Acknowledger):
         receipts: Sequence[Receipt],
         acknowledgement: Acknowledgement,
         group_id: str | None,
+        shower: Shower | None,
     ) -> Outcomes:
         """Show receipts that name no shard to all of this node."""
         told = [
-            await self._settle_at(number, receipts, acknowledgement, group_id)
+            await self._settle_at(number, receipts, acknowledgement, group_id, shower)
             for number in self._queues.opened_shards()
         ]
         if not told:
@@ -174,11 +186,12 @@ class RoutedAcknowledger(Acknowledger):
         receipts: Sequence[Receipt],
         acknowledgement: Acknowledgement,
         group_id: str | None,
+        shower: Shower | None,
     ) -> Outcomes:
         try:
             shard = self._queues.readable_shard(number)
             term = Term(shard.state, shard.state.epoch)
-            outcomes = await self.settle_in(shard, receipts, acknowledgement, group_id)
+            outcomes = await self.settle_in(shard, receipts, acknowledgement, group_id, shower)
         except CoordinatorUnavailableError as error:
             return [error] * len(receipts)
         if not any(isinstance(each, ReceiptError) for each in outcomes):

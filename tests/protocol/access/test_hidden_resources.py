@@ -10,10 +10,13 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import grpc
 import pytest
 
 from goqueue.access.rights import Operation, ResourceType
 from goqueue.access.rules import Effect, Rule
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1.goqueue_pb2_grpc import AckServiceStub
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 from protocol.access.test_kafka_rights import logged_in, sent
@@ -220,3 +223,38 @@ def test_rules_about_tenants_are_shown_over_http_and_not_to_kafkas_clients(
         shown = server.ask("GET", "/admin/acls")["acls"]
     assert {each.resource_name for each in answer.resources} == {"mine"}
     assert {each["resource_name"] for each in shown} == {"acme", "mine"}
+
+
+def test_a_receipt_of_a_group_that_its_holder_may_not_read_any_more_does_not_count(
+    server: GuardedServer,
+) -> None:
+    """Receipts name no group, and a client that shows one need not either."""
+    server.run(server.broker.create_topic("receipts", 1))
+    values = {"messages": [{"value": str(number), "partition": 0} for number in range(2)]}
+    assert ask(server, "producer", "POST", "/topics/receipts/messages", values)[0] == 200
+    join = {"topics": ["receipts"], "start": "earliest"}
+    member = ask(server, "consumer", "POST", "/groups/jobs/join", join)[1]
+    who = f"member_id={member['member_id']}&generation={member['generation']}"
+    polled = ask(server, "consumer", "GET", f"/groups/jobs/poll?{who}&timeout=30s&limit=2")[1]
+    first, second = (each["receipt_handle"] for each in polled["messages"])
+    metadata = (("authorization", f"Bearer {server.token('consumer')}"),)
+    with (
+        rule(server, "consumer", ResourceType.GROUP, "jobs", effect=Effect.DENY),
+        grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel,
+    ):
+        for action, more in (("ack", {}), ("nack", {}), ("visibility", {"extension": "1h"})):
+            body = {"receipt_handle": first, **more}
+            status, told = ask(server, "consumer", "POST", f"/messages/{action}", body)
+            assert (status, "jobs" in str(told)) == (403, False), told
+        both = {"receipt_handles": [first, second]}
+        answer = ask(server, "consumer", "POST", "/messages/ack/batch", both)[1]
+        assert [each["status"] for each in answer["results"]] == [403, 403]
+        acks = AckServiceStub(channel)
+        with pytest.raises(grpc.RpcError) as refused:
+            acks.Ack(pb.AckRequest(receipt_handle=first), metadata=metadata, timeout=WAIT_S)
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+        acks = AckServiceStub(channel)
+        acks.Ack(pb.AckRequest(receipt_handle=first), metadata=metadata, timeout=WAIT_S)
+    body = {"receipt_handle": second}
+    assert ask(server, "consumer", "POST", "/messages/ack", body)[0] == 200

@@ -30,6 +30,7 @@ from goqueue.protocols.grpc.deliveries import (
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
 from goqueue.protocols.grpc.limits import MAX_ACKNOWLEDGED
 from goqueue.protocols.grpc.rights import TOPIC_READ, caller
+from goqueue.queues.acknowledging import Shower
 from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.wire.grpc.limits import MAX_MESSAGE_BYTES
@@ -323,7 +324,12 @@ async def settle_handles(
         except (ReceiptError, AuthorizationFailedError) as error:
             outcomes[at] = error
     receipts = list(parsed.values())
-    settled = await broker.acknowledger.settle(receipts, acknowledgement, group_id=group_id)
+    may = caller()
+    is_asked = group_id is not None or may.is_open
+    shower = None if is_asked else Shower(may.principal, may.host)
+    settled = await broker.acknowledger.settle(
+        receipts, acknowledgement, group_id=group_id, shower=shower
+    )
     for at, outcome in zip(parsed, settled, strict=True):
         outcomes[at] = outcome
     return list(zip(handles, outcomes, strict=True))

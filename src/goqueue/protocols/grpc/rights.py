@@ -118,6 +118,17 @@ def topic(operation: Operation, text: str = "topic") -> Needs:
     return _Named(ResourceType.TOPIC, operation, text)
 
 
+class _OptionalGroup(_Named):
+    """A right on a group that may be left out: the service asks for that of each receipt then."""
+
+    def __init__(self, operation: Operation) -> None:
+        super().__init__(ResourceType.GROUP, operation, "group")
+        self.note = "`group`; without it, that of each receipt"
+
+    def _names(self, request: Any) -> Iterable[str]:
+        return [name for name in super()._names(request) if name]
+
+
 def group(operation: Operation, text: str = "group") -> Needs:
     """A right on the group that a field names."""
     return _Named(ResourceType.GROUP, operation, text)
@@ -157,7 +168,10 @@ class _All(Needs):
             yield from each.rows()
 
 
-_ACKNOWLEDGED: Final = _All(group(READ), within(TOPIC_READ, note="each that a receipt names"))
+_ACKNOWLEDGED: Final = _All(
+    _OptionalGroup(READ),
+    within(TOPIC_READ, note="each that a receipt names"),
+)
 _OWN: Final = _Some(ID_WRITE, note="of the producer")
 
 _BY_SERVICE: Final[Mapping[str, Mapping[str, Needs]]] = {

@@ -306,6 +306,8 @@ _MESSAGES: Final[dict[tuple[int, Direction], _Fields]] = {
         ("verdict", "string"),
         ("reason", "string"),
         ("delay_ms", "int64"),
+        ("principal", "bytes"),
+        ("host", "string"),
         ("receipts", (("receipt", "string"),)),
     ),
     (ApiKey.SETTLE_RECEIPTS, "response"): (

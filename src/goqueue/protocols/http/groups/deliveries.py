@@ -14,7 +14,14 @@ from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.places import LOCAL, group
 from goqueue.protocols.http.api.problems import kind_of
-from goqueue.protocols.http.api.rights import READ, TOPIC_READ, all_of, on_group, within
+from goqueue.protocols.http.api.rights import (
+    GROUP_READ,
+    READ,
+    TOPIC_READ,
+    all_of,
+    on_group,
+    within,
+)
 from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.topic_maps import by_partition
 from goqueue.protocols.http.groups.ack_shapes import (
@@ -41,6 +48,7 @@ from goqueue.protocols.http.messages.message_shapes import (
     polled_message,
 )
 from goqueue.protocols.permissions import Permissions
+from goqueue.queues.acknowledging import Shower
 from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.members import QueueMember
@@ -60,7 +68,9 @@ _STEP_MS: Final = 500
 
 
 _ACKNOWLEDGED: Final = all_of(
-    on_group(READ, "body.group"), within(TOPIC_READ, note="each that a receipt names")
+    on_group(READ, "body.group"),
+    within(GROUP_READ, note="without `group`, that of each receipt"),
+    within(TOPIC_READ, note="each that a receipt names"),
 )
 
 
@@ -256,7 +266,7 @@ class DeliveryRoutes(BrokerRoutes):
         receipt = Receipt.parse(handle)
         may.require(TOPIC_READ, receipt.topic)
         (error,) = await self._broker.acknowledger.settle(
-            [receipt], acknowledgement, group_id=body.group
+            [receipt], acknowledgement, group_id=body.group, shower=_shower(may, body)
         )
         if error is not None:
             raise error
@@ -269,7 +279,9 @@ class DeliveryRoutes(BrokerRoutes):
         outcomes = [_parsed(may, handle) for handle in handles]
         receipts = [each for each in outcomes if isinstance(each, Receipt)]
         errors = iter(
-            await self._broker.acknowledger.settle(receipts, acknowledgement, group_id=body.group)
+            await self._broker.acknowledger.settle(
+                receipts, acknowledgement, group_id=body.group, shower=_shower(may, body)
+            )
         )
         results = [
             _result(handle, next(errors) if isinstance(each, Receipt) else each)
@@ -292,6 +304,12 @@ def _check_messages(may: Permissions, found: Sequence[StoredMessage | Delivery])
     """Refuse messages of topics that the client may not read any more, after it has waited."""
     for topic in {each.topic for each in found}:
         may.require(TOPIC_READ, topic)
+
+
+def _shower(may: Permissions, body: Acknowledging) -> Shower | None:
+    """Whose right on the groups of receipts is asked for: no group is named, which would be."""
+    is_asked = body.group is not None or may.is_open
+    return None if is_asked else Shower(may.principal, may.host)
 
 
 def _parsed(may: Permissions, handle: str) -> Receipt | GoQueueError:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from goqueue.access.principals import Principal
 from goqueue.model.errors import GoQueueError, InvariantError
 from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.rights import NODES
+from goqueue.queues.acknowledging import Shower
 from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.receipt_routing import NO_DELAY
@@ -38,6 +42,7 @@ class SettleReceiptsApi:
                 [Receipt.parse(each.receipt) for each in request.receipts],
                 acknowledgement,
                 group_id=request.group_id or None,
+                shower=_shower(request),
             )
         except InvariantError:
             raise
@@ -46,6 +51,13 @@ class SettleReceiptsApi:
             return {**answer, **told, "outcomes": []}
         told = {"error_name": "", "error_message": ""}
         return {**answer, **told, "outcomes": [_told(each) for each in outcomes]}
+
+
+def _shower(request: Struct) -> Shower | None:
+    """The client that has shown the receipts to the other node, if that is to be asked for."""
+    if not request.principal:
+        return None
+    return Shower(msgspec.json.decode(request.principal, type=Principal), request.host)
 
 
 def _told(error: GoQueueError | None) -> dict[str, Any]:
