@@ -36,13 +36,14 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from benchmarks._session import ROOT
+from benchmarks import _session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 T = TypeVar("T")
 
+ROOT: Final = _session.ROOT
 LOCAL_RESULTS: Final = ROOT / "benchmarks" / "results" / "local.jsonl"
 RECORDED_RESULTS: Final = ROOT / "benchmarks" / "results" / "history.jsonl"
 CONDITIONS: Final = os.environ.get("GOQUEUE_BENCH_CONDITIONS", "")
