@@ -7,7 +7,6 @@ of the state knows. The clock runs from the kill to the first answer, which must
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 import urllib.error
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from benchmarks._client import ClientProcess
 from benchmarks._cluster_states import CommittedOffsets, InFlight, Waiting
 from benchmarks._clusters import NODES
+from benchmarks._loop_lag import LATE_MS, LoopLag
 from benchmarks._turns import expect
 
 if TYPE_CHECKING:
@@ -28,13 +28,9 @@ MOVES: Final = int(os.environ.get("GOQUEUE_BENCH_MOVES", "3"))
 """20 for the record."""
 FULL: Final = os.environ.get("GOQUEUE_BENCH_TAKE_OVER") == "full"
 """The sizes that are asked for; without it a tenth of them, which is a matter of minutes."""
-LATE_MS: Final = 50.0
 _GIVE_UP_S: Final = 120.0
 _ASKED_S: Final = 1.0
 _PAUSE_S: Final = 0.01
-_LAG: Final = re.compile(
-    r'^goqueue_process_loop_lag_seconds_bucket\{.*le="([^"]+)".*\} (\S+)$', re.MULTILINE
-)
 
 
 class State(Protocol):
@@ -63,7 +59,7 @@ class Move(NamedTuple):
 
     took_s: float
     late_ms: float
-    """How late the event loop of the next leader was: the bound of the histogram's bucket."""
+    """How late the event loops of the others were, until a moment after the answer."""
 
 
 def take_over(run: Run, cluster: ClusterProcesses) -> None:
@@ -107,11 +103,11 @@ def _moved(cluster: ClusterProcesses, state: State) -> Move:
     _answered(cluster, list(range(1, NODES + 1)), state)
     node = state.leader()
     others = [each for each in range(1, NODES + 1) if each != node]
-    before = {each: _lags(cluster, each) for each in others}
+    lag = LoopLag(cluster, others)
     began = time.perf_counter()
     cluster.kill(node)
     took_s = _answered(cluster, others, state) - began
-    late_ms = _late_ms(before, {each: _lags(cluster, each) for each in others})
+    late_ms = lag.most_ms()
     cluster.start(node)
     return Move(took_s, late_ms)
 
@@ -150,23 +146,3 @@ def _ask(cluster: ClusterProcesses, node: int, path: str) -> bytes | None:
             return read
     except OSError:  # what is answered by 503, too
         return None
-
-
-def _lags(cluster: ClusterProcesses, node: int) -> dict[float, float]:
-    """How often the event loop of a node was late by so many seconds at most."""
-    text = (_ask(cluster, node, "/metrics") or b"").decode()
-    return {float(bound): float(count) for bound, count in _LAG.findall(text)}
-
-
-def _late_ms(before: dict[int, dict[float, float]], after: dict[int, dict[float, float]]) -> float:
-    """The smallest bound that no sample was above, on whichever node was later."""
-    worst_s = 0.0
-    for node, counts in after.items():
-        samples = max(counts.values(), default=0.0) - max(before[node].values(), default=0.0)
-        bounds = (
-            bound
-            for bound, count in sorted(counts.items())
-            if count - before[node].get(bound, 0.0) >= samples
-        )
-        worst_s = max(worst_s, next(bounds, 0.0))
-    return worst_s * 1000

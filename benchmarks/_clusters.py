@@ -44,8 +44,10 @@ class ClusterProcesses:
 
     name = CLUSTER
 
-    def __init__(self, folder: Path, *flags: str) -> None:
-        """A cluster in a folder, started and ready.
+    def __init__(
+        self, folder: Path, *flags: str, environment: dict[str, str] | None = None
+    ) -> None:
+        """A cluster in a folder, started and ready; its environment may have more than this one.
 
         Raises:
             Skipped: this machine has no etcd.
@@ -57,11 +59,11 @@ class ClusterProcesses:
         self._local = LocalCluster.made(folder, free_ports(NODES), flags=flags)
         self.folder = folder
         self._is_new = True
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("GOQUEUE_")}
-        self._environment = environment
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("GOQUEUE_")}
+        self._environment = inherited | (environment or {})
         began = time.perf_counter()
         for node in self._local.nodes:
-            node.start(environment)
+            node.start(self._environment)
         try:
             self._local.wait(lambda _: None, _READY_S)
         except BaseException:

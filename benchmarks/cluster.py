@@ -26,9 +26,10 @@ from benchmarks._cluster_http import through_another_node
 from benchmarks._cluster_queues import measure_queues, measure_sources
 from benchmarks._cluster_spark import measure_reads
 from benchmarks._cluster_take_over import take_over as states_taken_over
-from benchmarks._cluster_transactions import take_over, throughput
+from benchmarks._cluster_transactions import take_over as transactions_taken_over, throughput
 from benchmarks._clusters import CLUSTER, ClusterProcesses, start_by_command
 from benchmarks._latency import Pace
+from benchmarks._loop_lag import WATCHED
 from benchmarks._pairs import in_turn, send
 from benchmarks._turns import Turns, expect
 from benchmarks.harness import Run, benchmark
@@ -268,11 +269,10 @@ def partitions(run: Run) -> None:
         many_partitions(run, cluster)
 
 
-@benchmark("transactions", "Transactions of 100 and 10 000 messages, and a coordinator that dies")
+@benchmark("transactions", "Transactions of 100 and of 10 000 messages")
 def transactions(run: Run) -> None:
     with _both(run) as brokers, ClientProcess("_transaction_client") as client:
         throughput(run, brokers.one, brokers.cluster, client)
-        take_over(run, brokers.cluster)
     run.note("3 partitions of 3 replicas; both cores are shared with the client")
 
 
@@ -304,7 +304,8 @@ def spark(run: Run) -> None:
         measure_reads(run, brokers, TURNS)
 
 
-@benchmark("take_over", "Offsets, messages in flight and delayed ones whose leader dies")
+@benchmark("take_over", "Offsets, messages in flight, transactions, delays whose leader dies")
 def take_over_states(run: Run) -> None:
-    with ClusterProcesses(run.scratch / "cluster") as cluster:
+    with ClusterProcesses(run.scratch / "cluster", environment=WATCHED) as cluster:
+        transactions_taken_over(run, cluster)
         states_taken_over(run, cluster)
