@@ -12,6 +12,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
+import grpc
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
@@ -22,9 +23,12 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb, goqueue_pb2_grpc as services
 from protocol.secure_clients import CLIENTS, Access, admin_of
 from support.server import make_server
+from support.waiting import eventually
 
+ROOT_KEY = "gq_root_key_of_the_test"
 topics = (f"audited-{number}" for number in count())
 
 
@@ -224,3 +228,59 @@ def test_a_refusal_over_kafka_is_in_the_log(tmp_path) -> None:
         assert found[-1]["outcome"] == "denied"
     finally:
         server.close()
+
+
+def test_logins_over_http_and_grpc_are_in_the_log_once_and_expired_keys_by_name(tmp_path) -> None:
+    environment = {"GOQUEUE_AUTH_ENABLED": "true", "GOQUEUE_API_ROOT_KEY": ROOT_KEY}
+    server = make_server(tmp_path / "data", environment=environment)
+    try:
+        server.start()
+        made, short = (
+            call(server, ROOT_KEY, "POST", "/admin/keys", {"name": "made", "expires_in": left})
+            for left in ("1h", "1s")
+        )
+        key, key_id = made["key"], made["id"]
+        channel = grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}")
+        admin = services.AdminServiceStub(channel)
+
+        def by_grpc(key: str) -> None:
+            metadata = (("authorization", f"Bearer {key}"),)
+            admin.ListTopics(pb.ListTopicsRequest(), metadata=metadata, timeout=60)
+
+        for _ in range(3):
+            call(server, key, "GET", "/topics")
+            by_grpc(key)
+        good = events(server, "--event", "auth_success", "--principal", f"User:{key_id}", least=2)
+        assert [each["resource"] for each in good] == ["listener:http", "listener:grpc"]
+        assert {each["details"]["mechanism"] for each in good} == {"bearer"}
+        assert eventually(lambda: refused(server, short["key"]))
+        with pytest.raises(grpc.RpcError):
+            by_grpc(short["key"])
+        channel.close()
+        late = events(server, "--event", "auth_expired", least=2)
+        assert {each["outcome"] for each in late} == {"failure"}
+        told = json.dumps([*good, *late])
+        assert key not in told
+        assert short["key"] not in told
+    finally:
+        server.close()
+
+
+def refused(server, key: str) -> bool:
+    try:
+        call(server, key, "GET", "/topics")
+    except urllib.error.HTTPError as error:
+        assert error.code == 401  # noqa: PT017 - the others are not expected at all
+        return True
+    return False
+
+
+def call(server, key: str, method: str, path: str, body: Any = None) -> Any:
+    request = urllib.request.Request(
+        f"{server.http_url}{path}",
+        None if body is None else json.dumps(body).encode(),
+        {"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
+        method=method,
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)

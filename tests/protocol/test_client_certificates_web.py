@@ -86,6 +86,10 @@ def test_an_http_client_has_the_rights_of_its_certificate(request, authority, mo
     server = request.getfixturevalue(mode)
     made = ask(server, authority, ADMIN, "POST", "/topics", body={"name": "by-certificate"})
     assert made[0] == 201, made
+    logins = events(server, "--event", "auth_success", "--principal", "User:müller-friend")
+    assert ("listener:http", "certificate", "127.0.0.1") in {
+        (each["resource"], each["details"]["mechanism"], each["client"]) for each in logins
+    }
     refused = ask(server, authority, "stranger", "DELETE", "/topics/by-certificate")
     assert refused[0] == 403, refused
     assert b"stranger" in refused[1]
@@ -118,6 +122,9 @@ def test_a_grpc_client_has_the_rights_of_its_certificate(server, authority) -> N
             admin.ListTopics(pb.ListTopicsRequest(), timeout=60, metadata=wrong)
         assert failed.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
+    logins = events(server, "--event", "auth_success", "--principal", "User:müller-friend")
+    by_grpc = [each for each in logins if each["resource"] == "listener:grpc"]
+    assert [each["details"]["mechanism"] for each in by_grpc] == ["certificate"], "once"
     made = events(server, "--resource", "topic:by-grpc", "--event", "topic_created", least=2)
     assert [each["outcome"] for each in made] == ["success", "failure"]
     assert {each["principal"] for each in made} == {"User:müller-friend"}

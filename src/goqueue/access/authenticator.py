@@ -137,8 +137,9 @@ class Authenticator:
         key_id, key = found
         now_ms = self._clock.now_ms()
         if not key.is_valid(now_ms):
-            why = "revoked" if key.is_revoked else "expired"
-            raise AuthenticationFailedError(f"API key {key_id} is {why}")
+            if key.is_revoked:
+                raise AuthenticationFailedError(f"API key {key_id} is revoked")
+            raise AuthenticationFailedError.expired(f"API key {key_id} is expired")
         self.key_uses[key_id] = now_ms
         principal = Principal(key_id, PrincipalKind.API_KEY, frozenset(key.roles), key.tenant)
         return Login(self._admit(principal), key.expires_ms)

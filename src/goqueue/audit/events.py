@@ -49,6 +49,7 @@ class Event(StrEnum):
     BACKUP_CREATED = "backup_created"
     BACKUP_DELETED = "backup_deleted"
     BACKUP_RESTORED = "backup_restored"
+    BACKUP_VERIFIED = "backup_verified"
     BACKUP_SCHEDULED = "backup_scheduled"
     WEBHOOK_CREATED = "webhook_created"
     WEBHOOK_CHANGED = "webhook_changed"

@@ -18,5 +18,10 @@ MAX_LINE_BYTES: Final = 128 * 1024
 MAX_HOPS: Final = 32
 """Addresses of `X-Forwarded-For` that are looked at, from the right; the last one of them counts
 when all are of trusted proxies."""
+MAX_COUNTED_REFUSALS: Final = 1000
+"""Rights of principals on resources whose refusals are counted one by one; those of further ones
+are counted together, and a line without a principal has their number."""
+MAX_NOTED_LOGINS: Final = 10_000
+"""Logins of which it is remembered that they were written; at the bound all are written anew."""
 MAX_COPIED: Final = 10_000
 """Lines that wait for the topic `__audit`; further ones are in the file only, and counted."""

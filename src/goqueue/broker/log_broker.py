@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor, ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, cast
 
 from goqueue.access.administration import AccessAdministration
@@ -13,6 +13,7 @@ from goqueue.access.directory import AccessDirectory
 from goqueue.access.sessions import Sessions
 from goqueue.access.tenants.administration import TenantAdministration
 from goqueue.access.users import Users
+from goqueue.audit.access_trail import AccessTrail
 from goqueue.audit.log import NO_AUDIT
 from goqueue.cluster.facts import OneNode
 from goqueue.configs.broker_configs import BrokerConfigs, Level
@@ -199,6 +200,11 @@ class LogBroker:
             self.clock,
             self.settings.replication_factor,
         )
+
+    @cached_property
+    def access_trail(self) -> AccessTrail | None:
+        """Who was refused and has logged in, where that is not one line for each."""
+        return AccessTrail(self.audit, self.clock.monotonic_s) if self.audit.is_on else None
 
     def _make_publisher(self) -> Publisher:
         traces = PublishTraces(self.tracer)

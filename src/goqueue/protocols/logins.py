@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from goqueue.access.authenticator import Authenticator
     from goqueue.access.principals import Principal
+    from goqueue.audit.access_trail import AccessTrail
     from goqueue.protocols.permissions import Decides
 
 FAILED: Final = (
@@ -84,11 +85,19 @@ class Logins:
     """The logins of one node, over protocols whose every request carries its credentials."""
 
     def __init__(
-        self, authenticator: Authenticator, authorizer: Decides, now_s: Callable[[], float]
+        self,
+        authenticator: Authenticator,
+        authorizer: Decides,
+        now_s: Callable[[], float],
+        trail: AccessTrail | None,
+        protocol: str,
     ) -> None:
+        """Logins by a protocol, whose name stands for its listener in the audit log."""
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._now_s = now_s
+        self._trail = trail
+        self._protocol = protocol
         self._salt = secrets.token_bytes(32)
         self._version = -1
         self._remembered: dict[bytes, tuple[Principal, float]] = {}
@@ -121,7 +130,13 @@ class Logins:
         if version == self._authorizer.version:  # or it may have been revoked meanwhile
             until_s = self._now_s() + (_BEARER_S if user is None else _REMEMBERED_S)
             self._remembered[key] = found, until_s
+        self.logged_in(found, host, "bearer" if user is None else "basic")
         return found
+
+    def logged_in(self, principal: Principal, host: str, mechanism: str) -> None:
+        """Write down that a client has proven who it is."""
+        if self._trail is not None:
+            self._trail.logged_in(principal.label, host, self._protocol, mechanism)
 
     def _hash(self, credential: Credential, host: str) -> bytes:
         user, secret = credential

@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from goqueue.access.principals import ANONYMOUS
-from goqueue.access.rights import CLUSTER_NAME
+from goqueue.access.rights import CLUSTER_NAME, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from goqueue.access.principals import Principal
     from goqueue.access.rights import Right
+    from goqueue.audit.access_trail import AccessTrail
 
 T = TypeVar("T")
 
@@ -67,12 +68,18 @@ OPEN: Final[Decides] = _Open()
 class Permissions:
     """What the client of one connection, or of one request, may do."""
 
-    __slots__ = ("_authorizer", "_decisions", "_version", "host", "principal")
+    __slots__ = ("_authorizer", "_decisions", "_trail", "_version", "host", "principal")
 
     def __init__(
-        self, authorizer: Decides = OPEN, principal: Principal = ANONYMOUS, host: str = ""
+        self,
+        authorizer: Decides = OPEN,
+        principal: Principal = ANONYMOUS,
+        host: str = "",
+        trail: AccessTrail | None = None,
     ) -> None:
+        """Let `authorizer` decide; refusals go to `trail`, where nothing else writes them down."""
         self._authorizer = authorizer
+        self._trail = trail
         self.principal = principal
         self.host = host
         """The client's address, which rules may name."""
@@ -86,7 +93,7 @@ class Permissions:
 
     def as_principal(self, principal: Principal) -> Permissions:
         """Those of whoever has just logged in."""
-        return Permissions(self._authorizer, principal, self.host)
+        return Permissions(self._authorizer, principal, self.host, self._trail)
 
     def allows(self, right: Right, name: str = CLUSTER_NAME) -> bool:
         """Whether the client may do something to the resource of that name."""
@@ -103,13 +110,23 @@ class Permissions:
             self._decisions[key] = found
         return found
 
+    def permits(self, right: Right, name: str = CLUSTER_NAME) -> bool:
+        """`allows`, for what is refused otherwise and not only left out: that is written down."""
+        if self.allows(right, name):
+            return True
+        if self._trail is not None:
+            kind = right.resource.name.lower()
+            resource = kind if right.resource is ResourceType.CLUSTER else f"{kind}:{name}"
+            self._trail.denied(self.principal.label, right.operation.name, resource, self.host)
+        return False
+
     def require(self, right: Right, name: str = CLUSTER_NAME) -> None:
         """Return if the client may do something.
 
         Raises:
             AuthorizationFailedError: it may not; the text is the same whether the resource exists.
         """
-        if not self.allows(right, name):
+        if not self.permits(right, name):
             self._authorizer.check(self.principal, right, name, self.host)
 
     def require_any(self, right: Right) -> None:

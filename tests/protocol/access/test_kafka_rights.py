@@ -10,6 +10,8 @@ from msgspec.structs import replace
 
 from goqueue.access.rights import Operation, ResourceType
 from goqueue.access.rules import Effect, Rule
+from goqueue.audit import access_trail
+from goqueue.audit.events import Event
 from goqueue.protocols.kafka.served import SERVED
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
@@ -148,6 +150,44 @@ def test_outsiders_learn_and_change_nothing_of_a_tenant(server: GuardedServer, w
 
 
 # --- Produce and Fetch, straight and not ----------------------------------------------------------
+
+
+def test_a_refusal_of_every_api_is_in_the_audit_log(
+    server: GuardedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    record = server.broker.audit.record
+
+    def recorded(event: str, **said: Any) -> None:
+        if event == Event.ACL_DENIED:
+            written.append(said["principal"])
+        record(event, **said)
+
+    monkeypatch.setattr(server.broker.audit, "record", recorded)
+    name, password = server.keys["stranger"]  # of which no other test is refused
+    requests: dict[ApiKey, tuple[int | None, dict[str, Any]]]
+    requests = {key: (None, fields) for key, (_, fields) in requests_of(server.known).items()}
+    requests[ApiKey.PRODUCE] = 9, produce_fields(TOPIC, make_batch(b"x"))
+    monkeypatch.setattr(access_trail, "_REFUSALS_S", 0.0)  # nothing is counted
+    silent = []
+    refused = 0
+    for key, (version, fields) in requests.items():
+        written.clear()
+        with logged_in(server, name, password) as raw:
+            answer = sent(raw, key, fields, version)
+        if not REFUSED.isdisjoint(codes(answer)):
+            refused += 1
+            if written != [f"User:{name}"] * len(written) or not written:
+                silent.append((key.name, written[:]))
+    assert silent == []
+    assert refused > 40
+    written.clear()
+    monkeypatch.setattr(access_trail, "_REFUSALS_S", 60.0)
+    with logged_in(server, name, password) as raw:
+        for _ in range(3):
+            assert raw.fetch(TOPIC, max_wait_ms=0).error_code == 29
+            assert raw.produce(TOPIC, make_batch(b"x")).error_code == 29
+    assert written == [f"User:{name}"] * 2, "READ and WRITE, once each"
 
 
 @pytest.mark.parametrize(("who", "code"), [("producer", 0), ("consumer", 29), ("readonly", 29)])

@@ -72,7 +72,9 @@ class OidcTokens:
                 self._accepted = {}
             self._accepted[digest] = known
         elif known.expires_ms <= self._clock.now_ms():
-            raise AuthenticationFailedError(f"the token of {known.principal.label} has expired")
+            raise AuthenticationFailedError.expired(
+                f"the token of {known.principal.label} has expired"
+            )
         return known
 
     async def check_id_token(self, token: str, nonce: str) -> Login:
@@ -118,7 +120,7 @@ class OidcTokens:
         if not isinstance(expires, int | float) or isinstance(expires, bool):
             raise AuthenticationFailedError("a token without an expiry")
         if now_s >= expires + skew_s:
-            raise AuthenticationFailedError("a token that has expired")
+            raise AuthenticationFailedError.expired("a token that has expired")
         for name in ("nbf", "iat"):
             begins = claims.get(name)
             if begins is not None and not (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from goqueue.model.errors.base import GoQueueError
 from goqueue.model.errors.storage import StorageError
 
@@ -12,6 +14,22 @@ class CredentialError(GoQueueError):
 
 class AuthenticationFailedError(CredentialError):
     """A login failed. The text is for our log; a client is never told which part was wrong."""
+
+    is_expired: bool = False
+    """Whether the key or the token was good until it expired; for the audit log."""
+
+    @classmethod
+    def expired(cls, text: str) -> Self:
+        """The error of a key or a token that has expired."""
+        error = cls(text)
+        error.is_expired = True
+        return error
+
+    def told(self, text: str) -> AuthenticationFailedError:
+        """The same with the text that the client gets."""
+        error = AuthenticationFailedError(text)
+        error.is_expired = self.is_expired
+        return error
 
 
 class UnacceptableCredentialError(CredentialError):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from goqueue.model.limits import MAX_VISIBILITY_MS
+from goqueue.protocols.audit_trail import record_refused_receipts
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
 from goqueue.protocols.grpc.queue_subscription import check_count, judgement_of, settle_handles
+from goqueue.protocols.grpc.rights import caller
 from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import AckServiceServicer
@@ -69,6 +71,7 @@ class AckService(AckServiceServicer):
         outcomes = await settle_handles(
             self._broker, request.receipt_handles, acknowledgement, request.group or None
         )
+        record_refused_receipts(self._broker.access_trail, caller(), outcomes)
         return pb.BatchAckResponse(
             outcomes=(
                 pb.AckOutcome(

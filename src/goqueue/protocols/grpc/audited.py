@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from google.protobuf.message import Message
 from grpc import StatusCode
 
 from goqueue.access.principals import ANONYMOUS
@@ -35,6 +36,8 @@ class Audited(NamedTuple):
     """Of the resource, as in `topic:orders`."""
     name: str = ""
     """The field of the request that names the resource."""
+    own: str = ""
+    """The field with which it is what clients do with transactions of their own."""
 
 
 _BY_SERVICE: Final[Mapping[str, Mapping[str, Audited]]] = {
@@ -45,6 +48,11 @@ _BY_SERVICE: Final[Mapping[str, Mapping[str, Audited]]] = {
         "DeleteTopic": Audited(Event.TOPIC_DELETED, "topic", "name"),
         "DeleteGroup": Audited(Event.GROUP_DELETED, "group", "name"),
         "ResumeMaintenance": Audited(Event.MAINTENANCE_RESUMED, "cluster"),
+    },
+    "TransactionService": {
+        "AbortTransaction": Audited(
+            Event.TRANSACTION_ABORTED, "transactional_id", "transactional_id", own="producer"
+        ),
     },
     "OffsetService": {"ResetOffsets": Audited(Event.OFFSETS_RESET, "group", "group")},
 }
@@ -99,6 +107,8 @@ class CallTrail:
         if not self._audit.is_on or hasattr(context, "sender"):
             return  # of a call that another node has forwarded, that node writes
         audited = AUDITED.get(call.method)
+        if audited is not None and audited.own and _has(call.request, audited.own):
+            audited = None
         metadata = dict(context.invocation_metadata() or ())
         record_request(
             self._audit,
@@ -111,6 +121,10 @@ class CallTrail:
             request_id=str(metadata.get(_REQUEST_ID, "")),
             reason=reason,
         )
+
+
+def _has(request: Any, field: str) -> bool:
+    return isinstance(request, Message) and request.HasField(field)
 
 
 def _resource(call: Call, audited: Audited | None) -> str:

@@ -37,7 +37,13 @@ class Gate:
         self._authorizer = broker.authorizer
         self._quotas = broker.quotas
         self._authenticator = broker.authenticator
-        self._logins = Logins(broker.authenticator, broker.authorizer, broker.clock.monotonic_s)
+        self._logins = Logins(
+            broker.authenticator,
+            broker.authorizer,
+            broker.clock.monotonic_s,
+            broker.access_trail,
+            "grpc",
+        )
         self._allow_health = broker.settings.access.allow_health
         self.trail = CallTrail(broker.audit)
         self.callers = Callers(broker.clock.monotonic_s)
@@ -95,6 +101,7 @@ class Gate:
         if authorization is None and key is None:
             certified = self._certified(context)
             if certified is not None:
+                self._logins.logged_in(certified, host, "certificate")
                 return certified
             if self._logins.is_required and not (right is HEALTH and self._allow_health):
                 raise AuthenticationFailedError(MISSING)
@@ -105,7 +112,7 @@ class Gate:
             return await self._logins.principal(credential, host)
         except AuthenticationFailedError as error:
             _log.warning("gRPC client %s: %s", host, error)
-            raise AuthenticationFailedError(FAILED) from None
+            raise error.told(FAILED) from None
 
     def _certified(self, context: aio.ServicerContext[Any, Any]) -> Principal | None:
         """Who the client is by its certificate, which TLS has verified."""

@@ -19,6 +19,7 @@ from goqueue.model.errors import (
     TopicError,
 )
 from goqueue.model.tuples import NamedTuple
+from goqueue.protocols.audit_trail import record_refused_receipts
 from goqueue.protocols.grpc.conversions import RESPONSE_BYTES, places, record_bytes
 from goqueue.protocols.grpc.deliveries import (
     Deliveries,
@@ -283,7 +284,9 @@ class QueueSubscription:
         self, handles: Sequence[str], acknowledgement: Acknowledgement, result: pb.SettleResult
     ) -> None:
         group_id = self._member.group_id
-        for handle, error in await settle_handles(self._broker, handles, acknowledgement, group_id):
+        outcomes = await settle_handles(self._broker, handles, acknowledgement, group_id)
+        record_refused_receipts(self._broker.access_trail, caller(), outcomes)
+        for handle, error in outcomes:
             if error is not None:
                 result.failures.add(receipt_handle=handle, error=to_error(error))
 

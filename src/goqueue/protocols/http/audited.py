@@ -86,6 +86,9 @@ AUDITED: Final[Mapping[tuple[str, str], Audited]] = {
     ("POST", "/transactions/abort"): Audited(
         Event.TRANSACTION_ABORTED, "transactional_id", "transactional_id"
     ),
+    ("POST", "/transactions/abort-together"): Audited(
+        Event.TRANSACTION_ABORTED, "transactional_id", "series"
+    ),
     ("POST", "/session"): Audited(Event.AUTH_SUCCESS, "session"),
     ("DELETE", "/session"): Audited(Event.SIGNED_OUT, "session"),
     ("GET", "/session/oidc/callback"): Audited(Event.AUTH_SUCCESS, "session"),
@@ -110,6 +113,7 @@ AUDITED: Final[Mapping[tuple[str, str], Audited]] = {
     ("DELETE", "/admin/backup/{id}"): Audited(Event.BACKUP_DELETED, "backup", "id"),
     ("POST", "/admin/backup/prune"): Audited(Event.BACKUP_DELETED, "backup"),
     ("POST", "/admin/backup/{id}/restore"): Audited(Event.BACKUP_RESTORED, "backup", "id"),
+    ("POST", "/admin/backup/{id}/verify"): Audited(Event.BACKUP_VERIFIED, "backup", "id"),
     ("PUT", "/admin/backup/schedule"): Audited(Event.BACKUP_SCHEDULED, "backup"),
     ("DELETE", "/admin/backup/schedule"): Audited(Event.BACKUP_SCHEDULED, "backup"),
     ("POST", "/admin/webhooks"): Audited(Event.WEBHOOK_CREATED, "webhook"),
@@ -138,7 +142,9 @@ class AuditTrail:
         audited = AUDITED.get((route.method, route.path))
         status = getattr(response, "status", 200)
         error = getattr(response, "error", None)
-        how = _REFUSALS.get(status) or answered_with(error)
+        how = answered_with(error)
+        if how is not Answered.EXPIRED:
+            how = _REFUSALS.get(status, how)
         if status >= _REFUSED and how is Answered.SERVED:  # another node has refused it
             how = Answered.REFUSED
         if audited is None and how in {Answered.SERVED, Answered.REFUSED}:

@@ -1,7 +1,8 @@
 """Which Kafka requests are in the audit log, in one table, and what is written of them.
 
 Every result of a request is an event: CreateTopics with three topics is three. Logins are recorded
-where they happen (`access/sasl.py`), and so is what other nodes forward, by the node that forwards.
+where they happen (`access/sasl.py`), refusals of every API where a right is asked for
+(`Permissions.permits`), and what other nodes forward, by the node that forwards.
 """
 
 from __future__ import annotations
@@ -123,9 +124,9 @@ def _record(
     audit: AuditLog, ctx: RequestContext, audited: Audited, request: Any, result: Any
 ) -> None:
     code = ErrorCode(_field(result, "error_code") or 0)
-    how = Answered.SERVED if code is ErrorCode.none else Answered.REFUSED
     if code in _DENIED:
-        how = Answered.FORBIDDEN
+        return  # written down where the right was asked for, as for every API
+    how = Answered.SERVED if code is ErrorCode.none else Answered.REFUSED
     kind = audited.kind or _CONFIG_KINDS.get(_field(result, "resource_type"), "config")
     name = None
     if audited.name:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from goqueue.access.principals import Principal
     from goqueue.access.tenants.namespace import Namespace
+    from goqueue.audit.access_trail import AccessTrail
     from goqueue.quotas.client_meter import ClientMeter
 
     TokenHandler: TypeAlias = "Callable[[RequestContext, bytes], Awaitable[Response | None]]"
@@ -55,10 +56,12 @@ class Session:
         "take_token",
     )
 
-    def __init__(self, *, authenticated: bool, authorizer: Decides = OPEN) -> None:
+    def __init__(
+        self, *, authenticated: bool, authorizer: Decides = OPEN, trail: AccessTrail | None = None
+    ) -> None:
         self.authenticated = authenticated
         """Until this is true only ApiVersions and the SASL pair are served."""
-        self.permissions = Permissions(authorizer)
+        self.permissions = Permissions(authorizer, trail=trail)
         """What the client may do, whoever it is by now."""
         self.namespace: Namespace | None = None
         """The names of the client's tenant; None: it belongs to none, and names are as they are."""

@@ -86,6 +86,7 @@ def build_registry(
         FeaturesApi(),
         authorizer=broker.authorizer,
         throttling=Throttling(broker.quotas),
+        trail=broker.access_trail,
     )
     if call_http is not None:
         registry.add(HttpCallsApi(call_http))

@@ -30,6 +30,7 @@ def first_registry(broker: LogBroker, advertised: Mapping[str, Address]) -> Regi
         MetadataApi(broker, brokers),
         authorizer=broker.authorizer,
         throttling=Throttling(broker.quotas),
+        trail=broker.access_trail,
     )
     registry.add_straight(ProduceApi(broker, brokers=brokers))
     registry.add_straight(ProducersApi(broker))

@@ -30,6 +30,7 @@ from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.schemas import versions
 
 if TYPE_CHECKING:
+    from goqueue.audit.access_trail import AccessTrail
     from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import Peer, RequestContext
     from goqueue.protocols.kafka.throttling import Throttling
@@ -150,13 +151,16 @@ class Registry:
         before_login: frozenset[ApiKey] = _BEFORE_LOGIN,
         authorizer: Decides = OPEN,
         throttling: Throttling | None = None,
+        trail: AccessTrail | None = None,
     ) -> None:
         """Collect handlers; those `before_login` are served before a peer has said who it is.
 
-        `authorizer` decides what clients may do, `throttling` makes them wait.
+        `authorizer` decides what clients may do, `throttling` makes them wait. Refusals, and
+        logins by certificates, are written to `trail`.
         """
         self.authorizer = authorizer
         self.throttling = throttling
+        self.trail = trail
         self.before_login: frozenset[int] = before_login
         self.endpoints: dict[tuple[int, int], Endpoint] = {}
         """By API key and version."""

@@ -151,7 +151,7 @@ class _Each(Needs):
         refused: list[Any] = []
         for each in getattr(request, self._array) or ():
             name = each if self._name is None else getattr(each, self._name)
-            (kept if ctx.may.allows(right, name or "") else refused).append(each)
+            (kept if ctx.may.permits(right, name or "") else refused).append(each)
         if not refused:
             return request
         code = REFUSED[right.resource]

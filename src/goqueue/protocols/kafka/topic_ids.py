@@ -21,6 +21,6 @@ def topic_with_id(topics: Topics, may: Permissions, topic_id: UUID) -> Topic:
         UnknownTopicIdError: there is none, or the client may not see it.
     """
     found = topics.catalogue.topic_with_id(topic_id)
-    if not may.allows(TOPIC_DESCRIBE, found.name):
+    if not may.permits(TOPIC_DESCRIBE, found.name):
         raise unknown_topic_id(topic_id)
     return found

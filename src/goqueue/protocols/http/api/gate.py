@@ -41,7 +41,13 @@ class Gate:
     def __init__(self, broker: LogBroker) -> None:
         settings = broker.settings.access
         self._authorizer: Decides = broker.authorizer
-        self._logins = Logins(broker.authenticator, broker.authorizer, broker.clock.monotonic_s)
+        self._logins = Logins(
+            broker.authenticator,
+            broker.authorizer,
+            broker.clock.monotonic_s,
+            broker.access_trail,
+            "http",
+        )
         self._quotas = broker.quotas
         self._sessions = broker.sessions
         self._cookie = session_cookie(broker.settings)
@@ -71,7 +77,10 @@ class Gate:
         headers = request.headers
         authorization, key = headers.get(b"authorization"), headers.get(b"x-api-key")
         if authorization is None and key is None:
-            known = self._signed_in(request, right) or request.certified
+            known = self._signed_in(request, right)
+            if known is None and request.certified is not None:
+                known = request.certified
+                self._logins.logged_in(known, request.client_host, "certificate")
             if known is not None:
                 return known
             if self._logins.is_required and right not in self._public:
@@ -83,7 +92,7 @@ class Gate:
             return await self._logins.principal(credential, request.client_host)
         except AuthenticationFailedError as error:
             _log.warning("HTTP client %s: %s", request.client_host, error)
-            raise AuthenticationFailedError(FAILED) from None
+            raise error.told(FAILED) from None
 
     def _signed_in(self, request: Request, right: Needs) -> Principal | None:
         """Who is signed in where the request comes from; pages of other sites cannot send it all.

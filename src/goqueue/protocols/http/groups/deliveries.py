@@ -9,6 +9,7 @@ from goqueue.groups.polling.member import Member
 from goqueue.model.errors import AuthorizationFailedError, GoQueueError, ReceiptError
 from goqueue.model.limits import MAX_VISIBILITY_MS
 from goqueue.model.topic_partition import numbers_by_topic
+from goqueue.protocols.audit_trail import record_refused_receipts
 from goqueue.protocols.http.api.codecs import duration_ms
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import GroupPath
@@ -283,10 +284,12 @@ class DeliveryRoutes(BrokerRoutes):
                 receipts, acknowledgement, group_id=body.group, shower=_shower(may, body)
             )
         )
-        results = [
-            _result(handle, next(errors) if isinstance(each, Receipt) else each)
+        told = [
+            (handle, next(errors) if isinstance(each, Receipt) else each)
             for handle, each in zip(handles, outcomes, strict=True)
         ]
+        record_refused_receipts(self._broker.access_trail, may, told)
+        results = [_result(*each) for each in told]
         return BatchSettled(
             acknowledgement.verdict,
             sum(each.status == _OK for each in results),

@@ -116,7 +116,8 @@ class SaslApi:
                 self._record(ctx, exchange, Event.AUTH_SUCCESS)
         except AuthenticationFailedError as error:
             ctx.peer.refuse(f"{exchange.mechanism}: {error}")
-            self._record(ctx, exchange, Event.AUTH_FAILURE, reason=str(error))
+            event = Event.AUTH_EXPIRED if error.is_expired else Event.AUTH_FAILURE
+            self._record(ctx, exchange, event, reason=str(error))
             await asyncio.sleep(self._settings.failure_delay_s)
             raise
         return answer

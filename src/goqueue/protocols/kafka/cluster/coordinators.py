@@ -57,7 +57,7 @@ class CoordinatorsApi:
         right = ID_DESCRIBE if key_type == _TRANSACTION else GROUP_DESCRIBE
         text = f"{right.operation.name} is not allowed on this {right.resource.name.lower()}"
         refused = _nowhere(code_of(right), text)
-        return lambda key: find(key) if may.allows(right, _owner(key_type, key)) else refused
+        return lambda key: find(key) if may.permits(right, _owner(key_type, key)) else refused
 
     def _finder(self, ctx: RequestContext, key_type: int) -> Callable[[str], dict[str, Any]]:
         listener_name = ctx.listener_name

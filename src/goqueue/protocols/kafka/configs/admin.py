@@ -95,7 +95,7 @@ class _EachResource(Needs):
             kind = _GUARDED.get(each.resource_type, ResourceType.CLUSTER)
             right = Right(kind, self._operation)
             name = CLUSTER_NAME if kind is ResourceType.CLUSTER else each.resource_name
-            if ctx.may.allows(right, name):
+            if ctx.may.permits(right, name):
                 kept.append(each)
             else:
                 refused = {**_resource(each), "error_code": code_of(right)}

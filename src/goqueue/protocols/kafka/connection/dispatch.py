@@ -153,8 +153,8 @@ class Dispatcher:
     def use(self, registry: Registry) -> None:
         """Serve with these handlers from now on, also what has waited for its handler."""
         self._registry = registry
-        self.authorizer = registry.authorizer
-        """Decides what the clients of new connections may do."""
+        self.authorizer, self.trail = registry.authorizer, registry.trail
+        """What decides what the clients of new connections may do, and where that is written."""
         self._throttling = registry.throttling
         if registry.is_complete:
             self._complete.set()

@@ -62,6 +62,7 @@ class Ending(asyncio.BufferedProtocol, ABC):
         self.session = Session(
             authenticated=not owner.settings.requires_authentication,
             authorizer=owner.dispatcher.authorizer,
+            trail=owner.dispatcher.trail,
         )
 
     def client(self) -> ConnectedClient:
@@ -88,6 +89,8 @@ class Ending(asyncio.BufferedProtocol, ABC):
         principal = None if principal_of is None else principal_of(certificate)
         if principal is not None:
             self.session.authenticate(principal)
+            if (trail := self._owner.dispatcher.trail) is not None:
+                trail.logged_in(principal.label, self.host, self.listener_name, "certificate")
 
     @abstractmethod
     def update_reading(self) -> None:

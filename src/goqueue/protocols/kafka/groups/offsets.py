@@ -106,7 +106,7 @@ class GroupOffsetsApi(BrokerApi):
                 name = topic_with_id(self._broker.topics, ctx.may, topic.topic_id).name
             except GoQueueError as error:
                 return "", code_for(error)
-        return name, ErrorCode.none if ctx.may.allows(right, name) else code_of(right)
+        return name, ErrorCode.none if ctx.may.permits(right, name) else code_of(right)
 
     async def _commit(
         self, ctx: RequestContext, request: Struct, named: list[tuple[Struct, str, ErrorCode]]
@@ -187,7 +187,7 @@ class GroupOffsetsApi(BrokerApi):
 
     def _fetch(self, ctx: RequestContext, group: Struct, request: Struct) -> dict[str, Any]:
         """One group's offsets: of the partitions asked for, or of all that it has."""
-        if not ctx.may.allows(GROUP_DESCRIBE, group.group_id):
+        if not ctx.may.permits(GROUP_DESCRIBE, group.group_id):
             return _refused_group(ctx, group)
         asked: list[TopicPartition] | None = None
         unknown: list[dict[str, Any]] = []

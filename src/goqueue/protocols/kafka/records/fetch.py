@@ -181,7 +181,7 @@ class FetchApi:
         if may is not None:  # it has waited, and may have lost a right meanwhile
             fetched = [
                 each
-                if may.allows(TOPIC_READ, each.read.partition.topic)
+                if may.permits(TOPIC_READ, each.read.partition.topic)
                 else Fetched(each.read, error=TopicAuthorizationFailedError())
                 for each in fetched
             ]

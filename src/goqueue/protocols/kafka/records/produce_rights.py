@@ -56,7 +56,7 @@ def _refusal(
         name = name_of(topic)
     except TopicError:
         return None  # there is no topic of this id, which is said where it is published
-    if may.allows(TOPIC_WRITE, name):
+    if may.permits(TOPIC_WRITE, name):
         return None
     if topic.topic_id is not None and not may.allows(TOPIC_DESCRIBE, name):
         return ErrorCode.unknown_topic_id

@@ -151,7 +151,7 @@ class ShareOffsetsApi:
                         for each in dict.fromkeys(numbers)
                     ],
                 }
-                if may.allows(TOPIC_DESCRIBE, name)
+                if may.permits(TOPIC_DESCRIBE, name)
                 else _refused_topic(name, numbers)
                 for name, numbers in sorted(wanted.items())
             ],

@@ -115,7 +115,7 @@ class QueueFetches:
     def may_read(self, may: Permissions, place: TopicIdPartition) -> bool:
         """Whether the client may read a partition, if it is there."""
         topic = self._broker.topics.catalogue.by_id.get(place[0])
-        return topic is None or may.allows(TOPIC_READ, topic.name)
+        return topic is None or may.permits(TOPIC_READ, topic.name)
 
     # --- ShareFetch ------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ class TopicPartitionsApi(BrokerApi):
                 return {"topics": topics, "next_cursor": _cursor(name, first)}
             topic = self._broker.topics.catalogue.by_name.get(name)
             code = None if topic is not None else _why_missing(name)
-            if not ctx.may.allows(TOPIC_DESCRIBE, name):
+            if not ctx.may.permits(TOPIC_DESCRIBE, name):
                 code = ErrorCode.topic_authorization_failed
             if topic is None or code is not None:
                 topics.append(_without(name, code or ErrorCode.none))

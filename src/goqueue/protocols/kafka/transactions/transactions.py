@@ -127,7 +127,7 @@ class TransactionsApi:
     async def _add(self, ctx: RequestContext, each: Struct) -> dict[TopicPartition, ErrorCode]:
         identity = Identity(each.producer_id, each.producer_epoch)
         places = _places(each.topics)
-        if not ctx.may.allows(ID_WRITE, each.transactional_id):
+        if not ctx.may.permits(ID_WRITE, each.transactional_id):
             return dict.fromkeys(places, code_of(ID_WRITE))
         if each.verify_only:
             # That the partition was added is committed: a producer writes when it is told so. To
@@ -143,7 +143,7 @@ class TransactionsApi:
         places: list[TopicPartition],
     ) -> dict[TopicPartition, ErrorCode]:
         """All or none, as in Kafka: one that does not exist keeps the others out."""
-        if not ctx.may.allows(ID_WRITE, transactional_id):
+        if not ctx.may.permits(ID_WRITE, transactional_id):
             return dict.fromkeys(places, code_of(ID_WRITE))
         await self._look_for(place.topic for place in places)
         codes = {place: self._missing(ctx, place) for place in places}
@@ -160,7 +160,7 @@ class TransactionsApi:
 
     def _missing(self, ctx: RequestContext, place: TopicPartition) -> ErrorCode:
         """Why a partition cannot be added. Nodes add those of groups, whose offsets they stage."""
-        if not ctx.may.allows(TOPIC_WRITE, place.topic):
+        if not ctx.may.permits(TOPIC_WRITE, place.topic):
             return code_of(TOPIC_WRITE)
         try:
             topic = self._broker.topics.catalogue.require(place)
