@@ -109,6 +109,15 @@ class RawKafka:
         link._send(key, version, fields)
         return link._answer(key, version)
 
+    def ask_alone(self, key: ApiKey, version: int, /, **fields: Any) -> Struct:
+        """Ask whoever is at the other end of this connection, on no other."""
+        self._send(key, version, fields)
+        return self._answer(key, version)
+
+    def send_alone(self, key: ApiKey, version: int, /, **fields: Any) -> None:
+        """The same without waiting for the answer."""
+        self._send(key, version, fields)
+
     def _send(self, key: ApiKey, version: int, fields: dict[str, Any]) -> None:
         body = bytearray()
         schema = schema_of(key, version, "request")

@@ -47,6 +47,21 @@ class ClientMeter(NamedTuple):
         bucket = self.produced_bytes
         return 0.0 if bucket is None else bucket.take(size_bytes, self.now_s())
 
+    def request_wait_s(self) -> float:
+        """Nothing may be asked for so long, for what was taken before on any connection."""
+        wait_s = 0.0 if self.tenant is None else self.tenant.request_wait_s()
+        now_s = self.now_s()
+        for bucket in (self.requests, self.busy_s):
+            if bucket is not None:
+                wait_s = max(wait_s, bucket.wait_s(now_s))
+        return wait_s
+
+    def produce_wait_s(self) -> float:
+        """Nothing may be published for so long, for what was published before."""
+        bucket = self.produced_bytes
+        wait_s = 0.0 if bucket is None else bucket.wait_s(self.now_s())
+        return wait_s if self.tenant is None else max(wait_s, self.tenant.publish_wait_s())
+
     def fetched(self, size_bytes: int) -> float:
         """So many bytes were read; the topics' tenants have counted them already."""
         bucket = self.fetched_bytes

@@ -127,6 +127,14 @@ class TenantMeter:
         """A request was made; how long its client has to wait with more, in s."""
         return self._take(((REQUESTS, 1),))
 
+    def publish_wait_s(self) -> float:
+        """How long publishers have to wait for what was published before."""
+        return self._wait_s(PUBLISH_MESSAGES, PUBLISH_BYTES)[0]
+
+    def request_wait_s(self) -> float:
+        """How long everybody has to wait for the requests that were made before."""
+        return self._wait_s(REQUESTS)[0]
+
     def consume_wait_s(self) -> float:
         """How long readers have to wait."""
         return self._wait_s(CONSUME_MESSAGES, CONSUME_BYTES)[0]

@@ -179,8 +179,10 @@ class Quotas:
         self._looked_s = now_s
         found = {}
         for key, bucket in self._all_buckets():
-            if bucket.taken or bucket.is_short:
-                found[key] = Demand(bucket.taken / passed_s, bucket.is_short)
+            # Who owes and waits asks for nothing, and needs its share to make up for it.
+            is_short = bucket.is_short or bucket.wait_s(now_s) > 0
+            if bucket.taken or is_short:
+                found[key] = Demand(bucket.taken / passed_s, is_short)
                 bucket.taken, bucket.is_short = 0.0, False
         return found
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-_MAX_DEBT_S: Final = 30.0
-"""Seconds of its rate that a bucket can owe. What is taken beyond that is not owed: nobody waits
-longer, however much one request was."""
+_MAX_WAIT_S: Final = 30.0
+"""What a client is told to wait at once. Where more is owed, it is told so again after that: all
+that was taken is owed, so that many large requests do not exceed a rate."""
 
 
 class TokenBucket:
@@ -43,16 +43,16 @@ class TokenBucket:
             self._tokens = tokens
             return 0.0
         self.is_short = True
-        self._tokens = max(tokens, -_MAX_DEBT_S * self.rate)
-        return -self._tokens / self.rate
+        self._tokens = tokens
+        return min(-tokens / self.rate, _MAX_WAIT_S)
 
     def wait_s(self, now_s: float) -> float:
-        """How long until nothing is owed; 0 when something may be taken now."""
+        """How long to wait for what is owed; 0 when something may be taken now."""
         self._refill(now_s)
         if self._tokens >= 0:
             return 0.0
         self.is_short = True
-        return -self._tokens / self.rate
+        return min(-self._tokens / self.rate, _MAX_WAIT_S)
 
     def is_full(self, now_s: float) -> bool:
         """Whether nothing was taken lately: a new bucket would be the same."""

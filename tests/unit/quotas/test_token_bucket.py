@@ -20,11 +20,11 @@ class TickingBucket:
             self.tokens = min(self.tokens + self.rate, self.rate * 1000)
 
     def take(self, amount: int) -> None:
-        self.tokens = max(self.tokens - amount * 1000, -30_000 * self.rate)
+        self.tokens -= amount * 1000
 
     def wait_ms(self) -> int:
         owed, waited = self.tokens, 0
-        while owed < 0:
+        while owed < 0 and waited < 30_000:
             owed += self.rate
             waited += 1
         return waited
@@ -53,9 +53,11 @@ def test_a_client_that_waits_as_told_never_takes_more_than_its_rate(
 ) -> None:
     bucket, now_s = TokenBucket(rate, 0.0), 0.0
     for amount in amounts:
-        now_s += bucket.take(min(amount, rate * 20), now_s)
-    taken = sum(min(amount, rate * 20) for amount in amounts)
-    assert taken <= rate * (now_s + 1) * (1 + 1e-9)
+        wait_s = bucket.take(amount, now_s)
+        while wait_s > 1e-6:
+            now_s += wait_s
+            wait_s = bucket.wait_s(now_s)
+    assert sum(amounts) <= rate * (now_s + 1) * (1 + 1e-9)
 
 
 def test_a_second_without_a_request_fills_the_bucket_and_no_more() -> None:
@@ -66,9 +68,12 @@ def test_a_second_without_a_request_fills_the_bucket_and_no_more() -> None:
     assert bucket.take(11, 100.0) == pytest.approx(0.1)
 
 
-def test_nobody_waits_longer_than_half_a_minute() -> None:
+def test_nobody_is_told_to_wait_longer_than_half_a_minute_and_everything_is_owed() -> None:
     bucket = TokenBucket(1, 0.0)
-    assert bucket.take(1_000_000, 0.0) == 30.0
+    assert bucket.take(101, 0.0) == 30.0
+    assert bucket.wait_s(30.0) == 30.0
+    assert bucket.wait_s(90.0) == pytest.approx(10.0)
+    assert bucket.wait_s(100.0) == 0
 
 
 def test_what_is_owed_stays_owed_under_another_rate() -> None:

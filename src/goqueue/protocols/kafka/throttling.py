@@ -1,7 +1,8 @@
 """Making Kafka clients wait that have taken more than their quotas, as Kafka does (KIP-219).
 
 The answer is sent at once and says for how long its client has to wait (`throttle_time_ms`); for
-that long nothing is read from its connection.
+that long nothing is read from its connection. What is owed is owed by the client, not by the
+connection: a request does not begin before, on whichever connection it comes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from goqueue.model.errors import QuotaExceededError
 from goqueue.protocols.kafka.context import in_ms
+from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine, Generator
@@ -47,19 +49,45 @@ class Throttling:
                 session.meter = self._quotas.meter(session.principal, session.client_id)
         return session.meter
 
+    def connected(self, peer: Peer) -> bool:
+        """Count the connection of a tenant's client, once; one too many is closed instead."""
+        meter = self.meter(peer.session)
+        if meter is None or meter.tenant is None or _CONNECTION in peer.session.on_lost:
+            return True
+        try:
+            meter.tenant.connected()
+        except QuotaExceededError as error:
+            peer.refuse(str(error))
+            return False
+        peer.session.on_lost[_CONNECTION] = meter.tenant.disconnected
+        return True
+
+    def admits(self, peer: Peer, api_key: int) -> bool:
+        """Whether a request may begin; its connection is muted or closed where it may not.
+
+        What the client has taken on other connections, and before this one, counts as well. Logins
+        are not held up: clients without one share a name, and would hold up each other.
+        """
+        session = peer.session
+        if not session.authenticated:
+            return True
+        meter = self.meter(session)
+        if meter is None:
+            return True
+        if not self.connected(peer):
+            return False
+        wait_s = meter.request_wait_s()
+        if api_key == ApiKey.PRODUCE:
+            wait_s = max(wait_s, meter.produce_wait_s())
+        if wait_s <= 0:
+            return True
+        peer.throttle(wait_s)
+        return False
+
     def requested(self, peer: Peer) -> float:
         """A request was made; returns for how long its client has to wait, in s."""
-        meter = self.meter(peer.session)
-        if meter is None:
-            return 0.0
-        if meter.tenant is not None and _CONNECTION not in peer.session.on_lost:
-            try:
-                meter.tenant.connected()
-            except QuotaExceededError as error:
-                peer.refuse(str(error))
-                return 0.0
-            peer.session.on_lost[_CONNECTION] = meter.tenant.disconnected
-        return meter.requested()
+        meter = self.meter(peer.session) if peer.session.authenticated else None
+        return 0.0 if meter is None else meter.requested()
 
     def produced(self, peer: Peer, size_bytes: int, wait_s: float) -> int:
         """A request was served straight that stored so much; mutes its connection.
@@ -76,7 +104,7 @@ class Throttling:
 
     def timed(self, peer: Peer) -> BusyTime | None:
         """Measures the time that requests of a client take, where that is limited."""
-        meter = self.meter(peer.session)
+        meter = self.meter(peer.session) if peer.session.authenticated else None
         return None if meter is None or meter.busy_s is None else BusyTime(peer, meter)
 
 

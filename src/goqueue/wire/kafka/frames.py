@@ -67,6 +67,15 @@ class FrameReader:
         size: int = _LENGTH.unpack_from(self._partial)[0]
         return LENGTH_BYTES + size - len(self._partial)
 
+    @property
+    def begun_api_key(self) -> int:
+        """The API of the frame that is arriving; -1 while nobody knows."""
+        begun, at = (self._partial, 0) if self._partial else (self._rest, self._rest_at)
+        if len(begun) - at < LENGTH_BYTES + _API_KEY.size:
+            return -1
+        key: int = _API_KEY.unpack_from(begun, at + LENGTH_BYTES)[0]
+        return key
+
     def completed(self, data: memoryview) -> memoryview:
         """The frame that is arriving, of which `data` was missing, with its length in front."""
         self._partial += data

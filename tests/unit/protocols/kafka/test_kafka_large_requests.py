@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from goqueue.protocols.kafka.connection.calls import Call
 from goqueue.protocols.kafka.connection.deadlines import CloseReason
-from goqueue.protocols.kafka.connection.dispatch import Call
 from goqueue.protocols.kafka.context import RequestContext
 from goqueue.protocols.kafka.limits import MAX_SMALL_ELEMENTS
 from goqueue.protocols.kafka.registry import api

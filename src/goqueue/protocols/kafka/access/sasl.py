@@ -20,6 +20,7 @@ from goqueue.audit.events import Event, Outcome
 from goqueue.model.errors import AuthenticationFailedError
 from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.rights import ANYONE
+from goqueue.protocols.kafka.throttling import Throttling
 from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.frames import Bare, Response
 
@@ -50,6 +51,7 @@ class SaslApi:
         self._audit = broker.audit
         self._clock = broker.clock
         self._settings = settings
+        self._throttling = Throttling(broker.quotas)
 
     @api(ApiKey.SASL_HANDSHAKE, right=ANYONE)
     def handshake(self, ctx: RequestContext, request: Struct) -> Response:
@@ -113,6 +115,8 @@ class SaslApi:
             login = exchange.attempt.login
             if login is not None:
                 self._admit(ctx.peer.session, login)
+                if self._throttling.is_on:
+                    self._throttling.connected(ctx.peer)
                 self._record(ctx, exchange, Event.AUTH_SUCCESS)
         except AuthenticationFailedError as error:
             ctx.peer.refuse(f"{exchange.mechanism}: {error}")

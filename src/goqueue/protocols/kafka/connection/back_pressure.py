@@ -64,7 +64,7 @@ class BackPressure(Ending):
     def throttle(self, wait_s: float) -> None:
         """Read and start nothing for so long; what has started is answered."""
         until_s = self._loop.time() + wait_s
-        if self._reason is not None or until_s <= self._muted_until_s:
+        if self._reason is not None or (self.is_muted and until_s <= self._muted_until_s):
             return
         self._muted_until_s = until_s
         self.is_muted = True

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, cast
 from goqueue.protocols.kafka.connection.back_pressure import BackPressure
 from goqueue.protocols.kafka.connection.budget import BYTES_A_READ
 from goqueue.protocols.kafka.connection.deadlines import CloseReason
-from goqueue.protocols.kafka.connection.dispatch import CALLS_A_TURN, Call, HandlerFailedError
+from goqueue.protocols.kafka.connection.dispatch import CALLS_A_TURN, HandlerFailedError
 from goqueue.wire.kafka.errors import RequestError
 from goqueue.wire.kafka.replies import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from goqueue.protocols.kafka.connection.dispatch import Coming
+    from goqueue.protocols.kafka.connection.calls import Call, Coming
     from goqueue.protocols.kafka.connection.owner import Owner
     from goqueue.wire.kafka.frames import Response
 
@@ -253,6 +253,9 @@ class Connection(BackPressure):
             self._owner.budget.unfinished_changed(change)
             if buffered and not self._frames.frame_count:
                 self._owner.budget.first_request_begun(self)
+        if buffered >= BYTES_A_READ and self._waiting is None and not self.is_muted:
+            # What a client may not publish yet is not read to its end, which could be far.
+            self._owner.dispatcher.admits(self, self._frames.begun_api_key)
         self.update_reading()
 
     def _next_call(self) -> Call | None:
@@ -271,7 +274,9 @@ class Connection(BackPressure):
             return None
         alone = not self._pending
         # The last one may have turned out to be large when it started.
-        if alone or (call.is_pipelined and self._pending[-1].is_pipelined):
+        if (alone or (call.is_pipelined and self._pending[-1].is_pipelined)) and (
+            self._owner.dispatcher.admits(self, call.ctx.api_key)
+        ):
             self._waiting = None
             return call
         self._waiting = call

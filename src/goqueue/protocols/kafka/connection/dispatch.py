@@ -12,10 +12,11 @@ from contextlib import nullcontext
 from functools import partial
 from inspect import iscoroutine
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.model.errors import GoQueueError, InvariantError
 from goqueue.protocols.kafka.cluster.api_versions import unsupported_version_body
+from goqueue.protocols.kafka.connection.calls import Call
 from goqueue.protocols.kafka.context import Peer, RequestContext
 from goqueue.protocols.kafka.errors import (
     UnauthenticatedRequestError,
@@ -54,8 +55,8 @@ from goqueue.wire.kafka.schemas import schema_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from goqueue.protocols.kafka.throttling import BusyTime
-    from goqueue.wire.kafka.replies import Reply
+    from goqueue.protocols.kafka.connection.calls import Served
+    from goqueue.protocols.kafka.throttling import BusyTime, Throttling
 
 
 _log = logging.getLogger(__name__)
@@ -83,60 +84,6 @@ _WAITING_SPEC: Final = _stand_in(ApiKey.API_VERSIONS, long_poll=True)
 
 class HandlerFailedError(Exception):
     """A handler failed in a way that no answer can say; it has been logged."""
-
-
-class Call:
-    """One request on its way."""
-
-    __slots__ = (
-        "answer",
-        "ctx",
-        "endpoint",
-        "future",
-        "is_done",
-        "read",
-        "request",
-        "size_bytes",
-    )
-
-    def __init__(
-        self, endpoint: Endpoint | None, ctx: RequestContext, request: Any, size_bytes: int
-    ) -> None:
-        self.endpoint = endpoint
-        """None when the answer was known before any handler was asked."""
-        self.ctx = ctx
-        self.request = request
-        self.size_bytes = size_bytes
-        """What the request takes of the budget until it is answered."""
-        self.read: Callable[[], Any] | None = None
-        """Reads the request, where that would take the event loop too long."""
-        self.future: Coming | None = None
-        self.is_done = False
-        self.answer: list[Buffer] | None = None
-        """The whole frame, once it is known; None answers nothing."""
-
-    @property
-    def is_pipelined(self) -> bool:
-        """Whether it may run beside other pipelined requests of its connection."""
-        return self.endpoint is None or (self.endpoint.spec.pipelined and not self.ctx.is_large)
-
-    @property
-    def is_long_poll(self) -> bool:
-        """Whether it may be cancelled when nobody waits for its answer."""
-        if self.endpoint is None:
-            return False
-        return self.endpoint.spec.long_poll or self.ctx.is_long_poll
-
-
-Coming: TypeAlias = "asyncio.Future[Response | None] | Reply[Response | None]"
-"""An answer that is still to come."""
-
-Served: TypeAlias = (
-    "tuple[int, int, list[Buffer], tuple[Call, Awaitable[Response | None] | None] | None]"
-)
-"""The requests at the start of a buffer that went straight: how many bytes and how many requests
-they are, the frames of their answers in parts, empty ones included, and the last of them if its
-answer is still to come, or has to wait for others before it."""
 
 
 class Dispatcher:
@@ -180,15 +127,26 @@ class Dispatcher:
         with busy:
             return self._serve_straight(data, max_bytes, peer, is_behind=is_behind)
 
+    @property
+    def _gate(self) -> Throttling | None:
+        """The quotas of clients, where there are any."""
+        throttling = self._throttling
+        return throttling if throttling is not None and throttling.is_on else None
+
+    def admits(self, peer: Peer, api_key: int) -> bool:
+        """Whether a request may begin; its connection is muted or closed where it may not."""
+        gate = self._gate
+        return gate is None or gate.admits(peer, api_key)
+
     def _timed(self, peer: Peer) -> BusyTime | None:
         """Counts the time of the event loop, for a client whose share of it is limited."""
-        throttling = self._throttling
-        return throttling.timed(peer) if throttling is not None and throttling.is_on else None
+        gate = self._gate
+        return None if gate is None else gate.timed(peer)
 
     def _serve_straight(
         self, data: memoryview, max_bytes: int, peer: Peer, *, is_behind: bool
     ) -> Served:
-        handlers, size = self._registry.straight, len(data)
+        handlers, size, gate = self._registry.straight, len(data), self._gate
         at = count = 0
         answers: list[Buffer] = []
         while size - at >= _REQUEST_START.size and count < CALLS_A_TURN and not peer.is_muted:
@@ -199,6 +157,8 @@ class Dispatcher:
                 break
             endpoint, handler = found
             if is_behind and not endpoint.spec.pipelined:
+                break
+            if gate is not None and not gate.admits(peer, api >> 16):
                 break
             frame = data[at + LENGTH_BYTES : stop]
             try:
@@ -293,8 +253,8 @@ class Dispatcher:
         if call.endpoint is None:
             call.is_done = True
             return None
-        if self._throttling is not None and self._throttling.is_on:
-            call.ctx.throttle(self._throttling.requested(call.ctx.peer))
+        if (gate := self._gate) is not None:
+            call.ctx.throttle(gate.requested(call.ctx.peer))
         if call.read is not None:
             return self._run_large(call.endpoint, call, call.read)
         busy = self._timed(call.ctx.peer)

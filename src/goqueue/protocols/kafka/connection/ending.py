@@ -21,7 +21,7 @@ from goqueue.wire.kafka.frames import FrameReader
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.protocols.kafka.connection.dispatch import Call, Coming
+    from goqueue.protocols.kafka.connection.calls import Call, Coming
     from goqueue.protocols.kafka.connection.owner import Owner
     from goqueue.wire.kafka.primitives import Buffer
 
