@@ -20,7 +20,7 @@ from goqueue.model.errors import (
     ClusterMismatchError,
     PeerUnavailableError,
 )
-from goqueue.server.peers import PeerConnections
+from goqueue.server.cluster.peers import PeerConnections
 from goqueue.testing import Cluster
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode

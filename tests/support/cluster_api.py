@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from goqueue.protocols.forwarding import Forwards
 from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.responses import Response
 from goqueue.protocols.http.node_api import api_of
@@ -26,7 +25,6 @@ class ApiNode:
         self.uptime_s = 1.0
         self.connection_count = 0
         self.degradation = None
-        self.forwards = Forwards(made.broker.routes, made.facts)
 
 
 class NodeApi:

@@ -48,7 +48,7 @@ from goqueue.records import Record, encode as encode_batch
 from goqueue.records.batch import peek
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
-from goqueue.server.peers import PeerConnections
+from goqueue.server.cluster.peers import PeerConnections
 from goqueue.storage.open_files import OpenFiles, SharedFiles
 from goqueue.topics.cluster_catalogue import ClusterTopics
 from goqueue.topics.replica_assignments import Replication

@@ -68,11 +68,15 @@ if TYPE_CHECKING:
     from goqueue.runtime.disk import Disk
     from goqueue.state.followed import FollowedState
     from goqueue.topics.catalogue import Topic
+    from goqueue.topics.forwarding import Forwards
     from goqueue.webhooks.service import Webhooks
 
 
 class Broker(LogBroker):
     """Everything that a protocol may ask for."""
+
+    forwards: Forwards | None = None
+    """What is asked of other nodes for clients; None: there are none."""
 
     def __init__(
         self,

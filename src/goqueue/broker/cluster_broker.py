@@ -19,6 +19,7 @@ from goqueue.schemas.copied import CopiedRegistry
 from goqueue.schemas.service import SCHEMAS_TOPIC
 from goqueue.state.followed import FollowedState
 from goqueue.state.spreading import Spreading
+from goqueue.topics.forwarding import Forwards
 from goqueue.transactions.cluster.service import ClusterTransactions
 from goqueue.transactions.cluster.writer import ClusterTransactionWriter
 
@@ -32,11 +33,13 @@ if TYPE_CHECKING:
 class ClusterBroker(Broker):
     """A node of a cluster: a family that other nodes have a part in overrides how it is built."""
 
+    forwards: Forwards
     _configured_groups: frozenset[str] = frozenset()
     """Those that had settings of their own when these were last looked at."""
 
     def _build_coordinated(self) -> None:
         self._spreading = Spreading(self.routes)
+        self.forwards = Forwards(self.routes, self.facts)
         super()._build_coordinated()
         self.transaction_writer = ClusterTransactionWriter(
             self.topics, self.partitions, self.writer, self.transactions, targets=self.targets
@@ -95,7 +98,7 @@ class ClusterBroker(Broker):
 
     def _build_queues(self) -> None:
         super()._build_queues()
-        self.acknowledger = RoutedAcknowledger(self, self.queues, self.routes)
+        self.acknowledger = RoutedAcknowledger(self, self.queues, self.forwards)
         self.queues.confirm = self._confirm
         self.record_reader.is_copied = self._is_copied
 

@@ -1,4 +1,4 @@
-"""What a node asks of another. `goqueue.server.peers` does it over the internal listeners."""
+"""What a node asks of another; `goqueue.server.cluster.peers` does it over internal listeners."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 A receipt names the shard of its group, so that is one question to one node, whichever was asked by
 the client. One that names none is from before there was a cluster: with the name of its group it
-goes to that, without it to every node.
+goes to that, without it to every node. When the node is lost meanwhile and another one keeps the
+group already, that one is asked, once.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from goqueue.model.errors import (
     ForeignReceiptError,
     GoQueueError,
     InvariantError,
+    PeerUnavailableError,
     ReceiptError,
     UnknownPartitionError,
     UnknownReceiptError,
@@ -37,20 +39,26 @@ if TYPE_CHECKING:
     from goqueue.queues.delivery.decisions import Acknowledgement
     from goqueue.queues.delivery.receipts import Receipt
     from goqueue.queues.service import Queues
-    from goqueue.topics.routes import Routes
+    from goqueue.topics.forwarding import Forwards
+    from goqueue.wire.kafka.reading import Struct
 
     Outcomes: TypeAlias = list[GoQueueError | None]
 
 NO_DELAY: Final = -1
 """In place of a delay that was not given."""
+_ANSWER_S: Final = 10.0
+"""How long another node has for its answer; after that the client is told to try again."""
+_RECEIPT_BYTES: Final = 256
+"""What a receipt on its way to another node holds besides its text."""
 
 
 class RoutedAcknowledger(Acknowledger):
     """Takes verdicts on messages of groups that any node keeps."""
 
-    def __init__(self, services: AckServices, queues: Queues, routes: Routes) -> None:
+    def __init__(self, services: AckServices, queues: Queues, forwards: Forwards) -> None:
         super().__init__(services, queues)
-        self._routes = routes
+        self._forwards = forwards
+        self._routes = forwards.routes
 
     async def settle(
         self,
@@ -66,18 +74,40 @@ class RoutedAcknowledger(Acknowledger):
         and may be tried again: nobody knows whether they count already.
         """
         check(acknowledgement)
+        outcomes, asked = await self._settle(receipts, acknowledgement, group_id, shower)
+        moved = [
+            at
+            for at, node_id in asked.items()
+            if isinstance(outcomes[at], PeerUnavailableError)
+            and self._keeper(receipts[at], group_id) not in {None, node_id}
+        ]
+        if moved:
+            again = [receipts[at] for at in moved]
+            found, _ = await self._settle(again, acknowledgement, group_id, shower)
+            for at, outcome in zip(moved, found, strict=True):
+                # One that does not count any more may have counted where the answer was lost.
+                if not isinstance(outcome, ReceiptError):
+                    outcomes[at] = outcome
+        return outcomes
+
+    async def _settle(
+        self,
+        receipts: Sequence[Receipt],
+        acknowledgement: Acknowledgement,
+        group_id: str | None,
+        shower: Shower | None,
+    ) -> tuple[Outcomes, dict[int, int]]:
+        """`settle` without a second try, and by the places of receipts which node was asked."""
         outcomes: Outcomes = [None] * len(receipts)
         by_node: defaultdict[int, list[int]] = defaultdict(list)
         everywhere: list[int] = []
         for at, receipt in enumerate(receipts):
-            shard = receipt.shard
-            if shard is None and group_id is not None:
-                shard = self._queues.shard_number(group_id)
+            shard = self._shard(receipt, group_id)
             if shard is None:
                 everywhere.append(at)
                 continue
             try:
-                by_node[self._routes.leader_of(TopicPartition(QUEUE_TOPIC, shard))].append(at)
+                by_node[self._leader(shard)].append(at)
             except UnknownPartitionError:
                 outcomes[at] = UnknownReceiptError(f"no delivery has the receipt {receipt}")
             except GoQueueError as error:
@@ -95,7 +125,23 @@ class RoutedAcknowledger(Acknowledger):
             found = await self._ask_all(old, acknowledgement, shower)
             for at, outcome in zip(everywhere, found, strict=True):
                 outcomes[at] = outcome
-        return outcomes
+        return outcomes, {at: node_id for node_id, places in by_node.items() for at in places}
+
+    def _shard(self, receipt: Receipt, group_id: str | None) -> int | None:
+        if receipt.shard is None and group_id is not None:
+            return self._queues.shard_number(group_id)
+        return receipt.shard
+
+    def _keeper(self, receipt: Receipt, group_id: str | None) -> int | None:
+        """The node that keeps the group of a receipt, as far as this one knows."""
+        shard = self._shard(receipt, group_id)
+        try:
+            return None if shard is None else self._leader(shard)
+        except GoQueueError:
+            return None
+
+    def _leader(self, shard: int) -> int:
+        return self._routes.leader_of(TopicPartition(QUEUE_TOPIC, shard))
 
     async def _ask_all(
         self, receipts: list[Receipt], acknowledgement: Acknowledgement, shower: Shower | None
@@ -120,19 +166,7 @@ class RoutedAcknowledger(Acknowledger):
                 return await self.settle_here(
                     receipts, acknowledgement, group_id=group_id, shower=shower
                 )
-            delay_ms = acknowledgement.delay_ms
-            answer = await self._routes.peers.ask(
-                node_id,
-                ApiKey.SETTLE_RECEIPTS,
-                0,
-                group_id=group_id or "",
-                verdict=acknowledgement.verdict,
-                reason=acknowledgement.reason,
-                delay_ms=NO_DELAY if delay_ms is None else delay_ms,
-                principal=b"" if shower is None else msgspec.json.encode(shower.principal),
-                host="" if shower is None else shower.host,
-                receipts=[{"receipt": str(each)} for each in receipts],
-            )
+            answer = await self._told(node_id, receipts, acknowledgement, group_id, shower)
         except InvariantError:
             raise
         except GoQueueError as error:
@@ -140,6 +174,43 @@ class RoutedAcknowledger(Acknowledger):
         if answer.error_name:
             return [named_error(answer.error_name, answer.error_message)] * len(receipts)
         return [_outcome(each) for each in answer.outcomes]
+
+    async def _told(
+        self,
+        node_id: int,
+        receipts: list[Receipt],
+        acknowledgement: Acknowledgement,
+        group_id: str | None,
+        shower: Shower | None,
+    ) -> Struct:
+        """The answer of another node, as long as that keeps the groups of all receipts."""
+        texts = [str(each) for each in receipts]
+        shards = {
+            each for receipt in receipts if (each := self._shard(receipt, group_id)) is not None
+        }
+        size_bytes = sum(map(len, texts)) + len(texts) * _RECEIPT_BYTES
+        delay_ms = acknowledgement.delay_ms
+        try:
+            return await self._forwards.ask(
+                node_id,
+                ApiKey.SETTLE_RECEIPTS,
+                size_bytes=size_bytes + len(acknowledgement.reason),
+                deadline_s=_ANSWER_S,
+                stays=lambda: all(self._leader(each) == node_id for each in shards),
+                wait_s=0.0,
+                group_id=group_id or "",
+                verdict=acknowledgement.verdict,
+                reason=acknowledgement.reason,
+                delay_ms=NO_DELAY if delay_ms is None else delay_ms,
+                principal=b"" if shower is None else msgspec.json.encode(shower.principal),
+                host="" if shower is None else shower.host,
+                receipts=[{"receipt": each} for each in texts],
+            )
+        except TimeoutError:
+            raise PeerUnavailableError(
+                f"node {node_id} has not answered within {_ANSWER_S:g} s: whether the receipts "
+                "count is not known, try again"
+            ) from None
 
     async def settle_here(
         self,

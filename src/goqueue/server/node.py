@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from goqueue.broker.log_broker import LogBroker
     from goqueue.partitions.maintenance import Maintenance
     from goqueue.protocols.connected import ConnectedClient
-    from goqueue.protocols.forwarding import Forwards
     from goqueue.protocols.grpc.carried import CarriedCalls
     from goqueue.protocols.grpc.listener import GrpcListener
     from goqueue.protocols.http.api.app import HttpApp
@@ -89,8 +88,6 @@ class Node:
         self.grpc: GrpcListener
         self.cluster: ClusterNode | None = None
         """What makes this node one of a cluster; None of a node on its own."""
-        self.forwards: Forwards | None = None
-        """What a node of a cluster asks of others for its clients."""
         self.is_started = self.is_ready = False
         self._disk = disk or SystemDisk()
         self._clock = clock or SystemClock()
@@ -307,7 +304,7 @@ class Node:
         registry = build_registry(self.broker, self._advertised, sasl, http_calls)
         self.kafka.use(registry)
         if self.cluster is not None:
-            self.forwards = self.cluster.listener.serve(registry, self.broker, self._carried)
+            self.cluster.listener.serve(registry, self.broker, self._carried)
 
     def _carried(self) -> CarriedCalls | None:
         """What answers calls of gRPC that other nodes forward, once gRPC is served."""
@@ -357,7 +354,7 @@ class Node:
             credentials = grpc_credentials(certificates)
         host, port = self.config.listeners.grpc
         settings = GrpcSettings(host, port, self.config.grpc.reflection, credentials)
-        self.grpc = GrpcListener(self.broker, settings, self.forwards)
+        self.grpc = GrpcListener(self.broker, settings, self.broker.forwards)
         async with listening("gRPC", host, port):
             await self.grpc.start()
         self._started("gRPC", partial(self.grpc.stop, self._drain_s), self._drain_s + _GRACE_S)

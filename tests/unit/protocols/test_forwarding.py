@@ -10,8 +10,8 @@ import pytest
 import goqueue
 from goqueue.cluster.facts import ACTIVE, MemberFacts
 from goqueue.model.errors import ForwardingBusyError, PeerUnavailableError, PeerVersionError
-from goqueue.protocols import forwarding
-from goqueue.protocols.forwarding import Forwards
+from goqueue.topics import forwarding
+from goqueue.topics.forwarding import Forwards
 from goqueue.wire.kafka.api_keys import ApiKey
 from support.scenarios import scenario
 

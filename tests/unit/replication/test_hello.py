@@ -23,7 +23,7 @@ from goqueue.protocols.kafka.connection.listener import Listener
 from goqueue.protocols.kafka.internal.families import internal_registry, internal_settings
 from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.rights import ANYONE
-from goqueue.server.peers import PeerConnections
+from goqueue.server.cluster.peers import PeerConnections
 from goqueue.server.security.peer_tls import PeerTls
 from support.certificates import Authority
 

@@ -12,7 +12,7 @@ from goqueue.client.errors import ConnectionLostError
 from goqueue.cluster.hello import NodeIdentity
 from goqueue.cluster.peers import Lane
 from goqueue.cluster.records import NodeAddress, PartitionKey
-from goqueue.server.peers import PeerConnections
+from goqueue.server.cluster.peers import PeerConnections
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.fetch import FetchPartition, FetchTopic

@@ -20,7 +20,7 @@ from goqueue.model.errors import (
 )
 from goqueue.partitions.replication.replicas import ReplicaSettings
 from goqueue.server.cluster.cluster_node import ClusterNode
-from goqueue.server.peers import PeerLink
+from goqueue.server.cluster.peers import PeerLink
 from support.disks import FaultyDisk
 from support.replicating import TOPIC, replicating, until
 from support.scenarios import scenario

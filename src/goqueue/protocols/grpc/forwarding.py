@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.cluster.peers import PeerConnection
-    from goqueue.protocols.forwarding import Forwards
     from goqueue.protocols.grpc.gate import Gate
     from goqueue.runtime.tasks import Turns
+    from goqueue.topics.forwarding import Forwards
     from goqueue.wire.kafka.reading import Struct
 
     Context = aio.ServicerContext[Any, Any]

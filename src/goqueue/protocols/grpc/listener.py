@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.protocols.connected import ConnectedClient
-    from goqueue.protocols.forwarding import Forwards
     from goqueue.protocols.grpc.carried import CarriedCalls
+    from goqueue.topics.forwarding import Forwards
 
 
 NAMES: Final = frozenset(

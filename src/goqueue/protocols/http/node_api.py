@@ -24,9 +24,9 @@ def api_of(node: ServedNode) -> HttpApp:
 
     broker = node.broker
     gate = Gate(broker)
-    if node.forwards is None:
+    if broker.forwards is None:
         return audited_app(HttpApp(load, without_context, gate), broker.audit)
     from goqueue.protocols.http.api.cluster_app import ClusterApp  # noqa: PLC0415 - not alone
 
-    app = ClusterApp(load, without_context, broker, node.forwards, gate)
+    app = ClusterApp(load, without_context, broker, broker.forwards, gate)
     return audited_app(app, broker.audit)

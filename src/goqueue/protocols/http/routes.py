@@ -100,10 +100,10 @@ def build_router(node: ServedNode) -> Router:
 
 
 def _overview(node: ServedNode) -> OverviewSource:
-    if node.forwards is None:
+    if node.broker.forwards is None:
         return OverviewSource(node)
     from goqueue.protocols.http.operations.cluster_overview import (  # noqa: PLC0415 - not alone
         ClusterOverviewSource,
     )
 
-    return ClusterOverviewSource(node, node.forwards)
+    return ClusterOverviewSource(node, node.broker.forwards)

@@ -35,11 +35,11 @@ from goqueue.server.cluster.node_metrics import (
     put_replication_lag,
     watch_latencies,
 )
+from goqueue.server.cluster.peers import PeerConnections
 from goqueue.server.cluster.pings import Pings
 from goqueue.server.cluster.recovering import NodeLogEnds
 from goqueue.server.config_cluster_checks import read_secret
 from goqueue.server.errors import StartError
-from goqueue.server.peers import PeerConnections
 from goqueue.server.security.peer_tls import PeerTls
 from goqueue.server.supervision.etcd_child import client_urls
 
@@ -291,6 +291,9 @@ class ClusterNode:
         if touched.nodes:
             self.pings.watch(self.keeper.view)
             watch_latencies(self.pings, self.keeper.view, self._metrics)
+            for node_id in touched.nodes:
+                if not self.keeper.view.is_alive(node_id):
+                    self.peers.lose(node_id, "the cluster takes it for dead, or it has stopped")
 
     def _suspected(self) -> None:
         suspects = self.pings.suspects()

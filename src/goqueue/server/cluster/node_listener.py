@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from goqueue.model.errors import PeerUnavailableError
 from goqueue.partitions.elsewhere.told_figures import TellsFigures
-from goqueue.protocols.forwarding import Forwards
 from goqueue.protocols.kafka.connection.listener import Listener
 from goqueue.protocols.kafka.internal.batches import BatchesApi
 from goqueue.protocols.kafka.internal.families import internal_registry, internal_settings
@@ -59,11 +58,10 @@ class NodeListener:
 
     def serve(
         self, clients: Registry, broker: Broker, carried: Callable[[], CarriedCalls | None]
-    ) -> Forwards:
+    ) -> None:
         """Serve what clients are served, and what only nodes ask, from now on.
 
-        `carried` answers calls of gRPC, once there is something to answer them. Returns what this
-        node asks of others for its own clients.
+        `carried` answers calls of gRPC, once there is something to answer them.
         """
 
         def calls() -> CarriedCalls:
@@ -77,7 +75,6 @@ class NodeListener:
         self._registry.fill(clients)
         self._registry.is_complete = True
         self._listener.use(self._registry)
-        return Forwards(broker.routes, broker.facts)
 
     async def stop(self, deadline_s: float) -> None:
         """Answer what is under way, and close."""

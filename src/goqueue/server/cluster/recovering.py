@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from goqueue.cluster.proposals import Proposal
     from goqueue.cluster.view_keeper import ViewKeeper
     from goqueue.runtime.clock import Clock
-    from goqueue.server.peers import PeerConnections
+    from goqueue.server.cluster.peers import PeerConnections
     from goqueue.topics.catalogue import Topics
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,6 @@ from goqueue.cluster.facts import ACTIVE, MemberFacts
 from goqueue.cluster.hello import NodeIdentity
 from goqueue.cluster.records import NodeAddress
 from goqueue.model.errors import PeerUnavailableError, PeerVersionError
-from goqueue.protocols.forwarding import Forwards
 from goqueue.protocols.grpc import carried
 from goqueue.protocols.grpc.carried import CarriedCalls
 from goqueue.protocols.grpc.forwarding import Passing
@@ -23,7 +22,8 @@ from goqueue.protocols.grpc.places import PLACES
 from goqueue.protocols.kafka.connection.listener import Listener
 from goqueue.protocols.kafka.internal.families import internal_registry, internal_settings
 from goqueue.protocols.kafka.internal.grpc_calls import GrpcCallsApi
-from goqueue.server.peers import PeerConnections
+from goqueue.server.cluster.peers import PeerConnections
+from goqueue.topics.forwarding import Forwards
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.kafka.api_keys import ApiKey
 from support.scenarios import scenario

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from goqueue.broker.broker import Broker
-    from goqueue.protocols.forwarding import Forwards
     from goqueue.protocols.http.api.endpoint import Endpoint
     from goqueue.protocols.http.api.gate import Gate
     from goqueue.protocols.http.api.parts import Absent
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from goqueue.protocols.http.api.requests import Request
     from goqueue.protocols.http.api.responses import Response, Stream
     from goqueue.protocols.http.api.router import Router
+    from goqueue.topics.forwarding import Forwards
 
 ANSWER_S: Final = 30.0
 """How long another node has for its answer, as long as a client of the HTTP listener waits."""

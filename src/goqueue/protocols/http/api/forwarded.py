@@ -20,8 +20,8 @@ from goqueue.wire.kafka.api_keys import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from goqueue.protocols.forwarding import Forwards
     from goqueue.protocols.http.api.requests import Request
+    from goqueue.topics.forwarding import Forwards
     from goqueue.wire.kafka.reading import Struct
 
 _CLIENT: Final = b"x-goqueue-client"

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from goqueue.cluster.facts import ClusterFacts
-    from goqueue.protocols.forwarding import Forwards
     from goqueue.protocols.http.api.requests import Request
     from goqueue.protocols.http.api.responses import Response
+    from goqueue.topics.forwarding import Forwards
 
 GATHER_S: Final = 3.0
 """How long the parts of other nodes are waited for; the answer names those that did not come."""

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from goqueue.metrics.registry import Metrics
     from goqueue.partitions.maintenance import Maintenance
     from goqueue.protocols.connected import ConnectedClient
-    from goqueue.protocols.forwarding import Forwards
 
 
 class ChangedSetting(msgspec.Struct):
@@ -56,10 +55,6 @@ class ServedNode(Protocol):
     @property
     def metrics(self) -> Metrics | None:
         """What is counted; None when metrics are disabled."""
-
-    @property
-    def forwards(self) -> Forwards | None:
-        """What it asks of other nodes for its clients; None of a node on its own."""
 
     @property
     def is_started(self) -> bool:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from goqueue.insight.overview import Totals
-    from goqueue.protocols.forwarding import Forwards
     from goqueue.protocols.http.api.served_node import ServedNode
+    from goqueue.topics.forwarding import Forwards
 
 _REQUEST: Final = b"/overview"
 _WORST_FIRST: Final = ("stopping", "read_only", "degraded", "ready")

@@ -80,6 +80,7 @@ class Forwards:
         size_bytes: int,
         deadline_s: float,
         stays: Callable[[], bool],
+        wait_s: float | None = None,
         **fields: Any,
     ) -> Struct:
         """Ask a node for a client, as long as it `stays` the one to ask.
@@ -90,6 +91,7 @@ class Forwards:
             size_bytes: How much the request holds.
             deadline_s: How long the client waits, from now on.
             stays: Whether the node is still where the request belongs.
+            wait_s: How long the node lets the request wait; without it as long as the client.
             fields: The request.
 
         Raises:
@@ -98,10 +100,11 @@ class Forwards:
             PeerVersionError: the same, of a node that runs another version.
             ForwardingBusyError: too much is under way; the request was not sent.
         """
+        wait_s = deadline_s if wait_s is None else wait_s
         # The frame is a copy of what the client has sent, which is held as well.
         with self.holding(2 * size_bytes):
             asking = asyncio.ensure_future(
-                self.routes.peers.ask(node_id, api, 0, wait_s=deadline_s, **fields)
+                self.routes.peers.ask(node_id, api, 0, wait_s=wait_s, **fields)
             )
             try:
                 async with asyncio.timeout(deadline_s):

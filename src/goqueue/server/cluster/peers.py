@@ -37,6 +37,7 @@ from goqueue.model.errors import (
 )
 from goqueue.partitions.replication.traffic import ReplicationTraffic
 from goqueue.runtime.tasks import deadline
+from goqueue.server.cluster.peer_calls import CALL_S, NodeCalls, unavailable
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.errors import MalformedRequestError
@@ -53,35 +54,11 @@ if TYPE_CHECKING:
 
 _CONNECT_S: Final = 3.0
 """How long making a connection may take, Hello included."""
-_CALL_S: Final = 5.0
-"""How long an answer may take beyond what the request lets it wait."""
-_MAX_CALLS: Final = 64
-"""Requests to one node that are under way; one more waits for an answer to another."""
-_MAX_POLLS: Final = 1500
-"""The same of requests that let their answers wait, as long polls do."""
-_FIRST_BACKOFF_S: Final = 0.05
-_LAST_BACKOFF_S: Final = 1.0
-
 _REFUSALS: Final[dict[int, type[GoQueueError]]] = {
     ErrorCode.inconsistent_cluster_id: ClusterMismatchError,
     ErrorCode.stale_broker_epoch: StaleNodeError,
     ErrorCode.sasl_authentication_failed: AuthenticationFailedError,
 }
-
-
-class _Calls:
-    """The connections for single calls to one node."""
-
-    def __init__(self) -> None:
-        self.idle: list[Connection] = []
-        self.asked: set[Connection] = set()
-        """Those that wait for an answer."""
-        self.short = asyncio.Semaphore(_MAX_CALLS)
-        self.long = asyncio.Semaphore(_MAX_POLLS)
-        self.opening = asyncio.Lock()
-        """Of a node that is away, one caller at a time finds out whether it still is."""
-        self.failures = 0
-        self.retry_at_s = 0.0
 
 
 class PeerConnections:
@@ -100,9 +77,9 @@ class PeerConnections:
         self._tls = tls
         self._traffic = traffic or ReplicationTraffic()
         self._settings = ClientSettings(
-            client_id=f"node-{identity.node_id}", call_timeout_ms=_CALL_S * 1000
+            client_id=f"node-{identity.node_id}", call_timeout_ms=CALL_S * 1000
         )
-        self._calls: dict[int, _Calls] = {}
+        self._calls: dict[int, NodeCalls] = {}
         """As many as there are nodes."""
 
     async def open(self, node_id: int, lane: Lane) -> PeerLink:
@@ -113,21 +90,17 @@ class PeerConnections:
         self, node_id: int, api: ApiKey, version: int, /, wait_s: float = 0.0, **fields: Any
     ) -> Struct:
         """Ask a node one thing. See `Peers.ask`."""
-        calls = self._calls.setdefault(node_id, _Calls())
-        async with calls.long if wait_s else calls.short:
-            connection = await self._idle(node_id, calls)
-            calls.asked.add(connection)
-            try:
-                answer = await connection.ask(api, version, wait_s=wait_s, **fields)
-            except BaseException as error:
-                connection.close()  # an answer may still come, which nobody waits for
-                if isinstance(error, ConnectionLostError):
-                    raise _unavailable(node_id, error) from None
-                raise
-            finally:
-                calls.asked.discard(connection)
-            calls.idle.append(connection)
-            return answer
+        calls = self._calls.get(node_id)
+        if calls is None:
+            connect = partial(self._connect_to_call, node_id)
+            calls = self._calls[node_id] = NodeCalls(node_id, connect)
+        return await calls.ask(api, version, wait_s, fields)
+
+    def lose(self, node_id: int, why: str) -> None:
+        """A node is taken for dead: calls to it that are under way fail now."""
+        calls = self._calls.get(node_id)
+        if calls is not None:
+            calls.lose(why)
 
     async def dial(self, node_id: int) -> Connection:
         """A connection for one caller. See `Peers.dial`."""
@@ -136,40 +109,15 @@ class PeerConnections:
     def close(self) -> None:
         """Hang up on everybody; links that were opened are closed by those who have them."""
         for calls in self._calls.values():
-            for connection in (*calls.idle, *calls.asked):
-                connection.close()
+            calls.close()
         self._calls.clear()
-
-    async def _idle(self, node_id: int, calls: _Calls) -> Connection:
-        """A connection that waits for no answer."""
-        while calls.idle:
-            connection = calls.idle.pop()
-            if connection.is_open:
-                return connection
-        if not calls.failures:
-            return await self._connect_for(node_id, calls)
-        async with calls.opening:
-            loop = asyncio.get_running_loop()
-            if calls.failures and (wait_s := calls.retry_at_s - loop.time()) > 0:
-                await asyncio.sleep(wait_s)
-            return await self._connect_for(node_id, calls)
-
-    async def _connect_for(self, node_id: int, calls: _Calls) -> Connection:
-        try:
-            connection = await self._connect_to_call(node_id)
-        except GoQueueError:
-            calls.failures += 1
-            calls.retry_at_s = asyncio.get_running_loop().time() + backoff_s(calls.failures)
-            raise
-        calls.failures = 0
-        return connection
 
     async def _connect_to_call(self, node_id: int) -> Connection:
         """For what clients have asked of this node: that it registers anew is over in a moment."""
         try:
             return await self._connect(node_id, Lane.CALLS)
         except StaleNodeError as error:
-            raise _unavailable(node_id, error) from None
+            raise unavailable(node_id, error) from None
 
     async def _connect(self, node_id: int, lane: Lane) -> Connection:
         where = self._address_of(node_id)
@@ -195,9 +143,9 @@ class PeerConnections:
             connection.close()
             if isinstance(error, TimeoutError):
                 text = f"no answer within {_CONNECT_S:g} s ({lane.value})"
-                raise _unavailable(node_id, f"{address}: {text}") from None
+                raise unavailable(node_id, f"{address}: {text}") from None
             if isinstance(error, OSError | ConnectionLostError | ForeignServerError):
-                raise _unavailable(node_id, f"{address}: {error}") from None
+                raise unavailable(node_id, f"{address}: {error}") from None
             raise
         return connection
 
@@ -268,26 +216,17 @@ class PeerLink:
         answer: memoryview | Exception,
     ) -> None:
         if isinstance(answer, Exception):
-            answered(_unavailable(self._node_id, answer))
+            answered(unavailable(self._node_id, answer))
             return
         self._traffic.received.add(len(answer))
         try:
             told = parse_response(answer)
         except MalformedRequestError as error:
             lost = self._connection.misunderstood(ApiKey.FETCH, error)
-            answered(_unavailable(self._node_id, lost))
+            answered(unavailable(self._node_id, lost))
         else:
             answered(told)
 
     def close(self) -> None:
         """Hang up."""
         self._connection.close()
-
-
-def backoff_s(failures: int) -> float:
-    """How long to wait after so many failures in a row."""
-    return min(_FIRST_BACKOFF_S * float(1 << min(max(failures - 1, 0), 16)), _LAST_BACKOFF_S)
-
-
-def _unavailable(node_id: int, why: object) -> PeerUnavailableError:
-    return PeerUnavailableError(f"node {node_id} cannot be reached: {why}")
