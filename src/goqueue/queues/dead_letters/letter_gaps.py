@@ -1,8 +1,8 @@
 """Offsets of dead-letter topics that hold no letter, so that letters can be counted.
 
 A transaction ends with a marker, which takes up an offset; what was aborted, and what compaction
-has removed, takes up more of them. Where these are follows from the log: it is read once, in a
-thread, and from then on only what has come since.
+has removed, takes up more of them. Where these are follows from the log: it is read once, and from
+then on only what has come since. A partition that is not on this node is fetched from its leader.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from goqueue.model.errors import DamagedRangeError
+from goqueue.model.errors import ClusterError, DamagedRangeError
 from goqueue.model.tuples import NamedTuple
+from goqueue.partitions.partition import Isolation
 from goqueue.reading.remote_source import RemoteSource
 from goqueue.records import decode_readable
 from goqueue.records.batch import BatchInfo, walk
@@ -25,12 +26,17 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from goqueue.model.ranges import Range
+    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.partition import Partition
     from goqueue.reading.record_reader import RecordSource
+    from goqueue.storage.region import Chunk
 
 _MAX_GAPS: Final = 100_000
 """Of one partition, 24 bytes each. Those of more come to be counted as letters: a count is then
 too large by the markers above this number, and nothing else depends on it."""
+_MAX_REMOTE: Final = 1000
+"""Partitions on other nodes whose gaps are kept. With more, those of the one that was asked for
+longest ago are forgotten, and it is fetched anew when somebody asks again."""
 _READ_BYTES: Final = 1024 * 1024
 
 
@@ -99,32 +105,56 @@ class LetterGaps:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._gaps: WeakKeyDictionary[Partition, Gaps] = WeakKeyDictionary()
+        self._remote: dict[TopicIdPartition, Gaps] = {}
+        """Of partitions on other nodes, by key: nobody follows one of them for long."""
 
     async def upto(self, partition: RecordSource, end: int) -> Gaps:
         """The gaps of a partition, all of those before `end`, where readers of letters stop.
 
-        Of one that is not on this node nothing is known: to count its letters is not worth reading
-        them all from another one.
+        Of a partition on another node those that are known, where its leader cannot be asked.
 
         Raises:
             StorageError: the disk refused.
         """
-        if isinstance(partition, RemoteSource):
-            return Gaps()
-        gaps = self._gaps.setdefault(partition, Gaps())
-        if gaps.known_to > partition.log_end:  # what was never promised to be kept is gone
-            gaps = self._gaps[partition] = Gaps()
+        gaps = self._known(partition)
         gaps.forget_before(partition.log_start)
         gaps.known_to = max(gaps.known_to, partition.log_start)
         while gaps.known_to < end:
             at = gaps.known_to
-            part = await in_thread(self._executor, partial(_look, partition, at, end))
+            try:
+                part = await self._read_on(partition, at, end)
+            except ClusterError:
+                break
             if gaps.known_to == at:  # nobody else has looked at the same meanwhile
                 for first, behind, info in part.found:
                     if info is None or partition.transactions.is_aborted(info):
                         gaps.add(first, behind)
                 gaps.known_to = part.upto
         return gaps
+
+    def _known(self, partition: RecordSource) -> Gaps:
+        """What is known of a partition; nothing, if what nobody was promised is gone from it."""
+        if isinstance(partition, RemoteSource):
+            gaps = self._remote.pop(partition.key, None)
+            if gaps is None or gaps.known_to > partition.log_end:
+                gaps = Gaps()
+            if len(self._remote) >= _MAX_REMOTE:
+                del self._remote[next(iter(self._remote))]
+            self._remote[partition.key] = gaps
+            return gaps
+        gaps = self._gaps.setdefault(partition, Gaps())
+        if gaps.known_to > partition.log_end:
+            gaps = self._gaps[partition] = Gaps()
+        return gaps
+
+    async def _read_on(self, partition: RecordSource, at: int, end: int) -> _Part:
+        if not isinstance(partition, RemoteSource):
+            return await in_thread(self._executor, partial(_look, partition, at, end))
+        chunk, resume_at = await partition.fetch(at, _READ_BYTES, Isolation.READ_COMMITTED)
+        if chunk is None:
+            upto = min(resume_at, end)
+            return _Part([(at, upto, None)], upto)
+        return await in_thread(self._executor, partial(_parse, chunk, at, end))
 
 
 def _look(partition: Partition, first: int, end: int) -> _Part:
@@ -137,11 +167,18 @@ def _look(partition: Partition, first: int, end: int) -> _Part:
     except DamagedRangeError as damage:
         upto = max(damage.resume_at, first + 1)
         return _Part([(first, upto, None)], upto)
+    return _parse(chunk, first, end)
+
+
+def _parse(chunk: Chunk, first: int, end: int) -> _Part:
+    """The gaps in what was read; a leader may give more than what is known here to be committed."""
     found: list[tuple[int, int, BatchInfo | None]] = []
     expected = first
     for position, info in walk(chunk.data):
         if info.base_offset > expected:
-            found.append((expected, info.base_offset, None))
+            found.append((expected, min(info.base_offset, end), None))
+        if info.base_offset >= end:
+            return _Part(found, end)
         expected = info.next_offset
         if info.is_control:
             found.append((info.base_offset, info.next_offset, None))
