@@ -118,6 +118,18 @@ class WireClient:
             self._shared = found
         return found
 
+    @property
+    def shared_address(self) -> str:
+        """The node that has the share session."""
+        _, port = (self._shared or self._socket).getpeername()
+        return f"127.0.0.1:{port}"
+
+    def address_for(self, key: ApiKey, **fields: Any) -> str:
+        """The node that serves a request."""
+        if self._routes is None:
+            self._routes = RawKafka(self._port)
+        return f"127.0.0.1:{port_for(self._routes.ask_here, self._port, key, fields)}"
+
     def send(self, key: int, version: int, /, **fields: Any) -> None:
         """Send a request and do not wait."""
         schema = load_request_schema(key, version)

@@ -6,16 +6,15 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Final, Protocol
 
-from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import CoordinatorUnavailableError
 from goqueue.model.limits import MAX_CACHED_RECORD_BYTES
 from goqueue.model.tuples import NamedTuple
-from goqueue.partitions.waiting import Waiter
-from goqueue.queues.acquired_batch import Delivery, Portion, cut, may_expire, sift, take_expired
+from goqueue.queues.acquired_batch import Delivery, Portion, cut
 from goqueue.queues.delivery import operations as ops
-from goqueue.queues.delivery.decisions import doom
 from goqueue.queues.delivery.group import QueueGroup, Source
 from goqueue.queues.runs import Run, runs_of
+from goqueue.queues.sifting import SiftServices, sift_portion
+from goqueue.queues.turn_order import Place
 from goqueue.queues.whole_batches import cut_whole, round_up
 from goqueue.reading.remote_source import RemoteSource
 
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
-    from goqueue.partitions.clock_guard import ClockGuard
-    from goqueue.partitions.measures import Measures
     from goqueue.partitions.waiting import Waiters
     from goqueue.queues.delivery.line import Reservation
     from goqueue.queues.delivery.operations import Operation
@@ -32,11 +29,8 @@ if TYPE_CHECKING:
     from goqueue.queues.members import QueueMember, QueueMembers
     from goqueue.queues.service import Queues
     from goqueue.queues.shard import QueueShard
-    from goqueue.queues.traces import QueueTraces
     from goqueue.reading.record_reader import RecordReader
     from goqueue.records import Record
-    from goqueue.runtime.clock import Clock
-    from goqueue.topics.catalogue import Topics
 
 _MAX_POLLED_BYTES: Final = 50 * 1024 * 1024
 _SEED_BYTES: Final = 16
@@ -45,16 +39,11 @@ _STEP_S: Final = 0.5
 everybody, whether messages still come from where they came before."""
 
 
-class DeliveryServices(Protocol):
+class DeliveryServices(SiftServices, Protocol):
     """What delivering needs."""
 
     queue_members: QueueMembers
-    measures: Measures
-    queue_traces: QueueTraces
     record_reader: RecordReader
-    topics: Topics
-    clock: Clock
-    clock_guard: ClockGuard
 
 
 class _Wanted(NamedTuple):
@@ -70,6 +59,8 @@ class _Wanted(NamedTuple):
     """Whoever gets some messages of a batch gets the others as well, past `limit`."""
     is_locked: bool = False
     """The bound of what share consumers may have of a partition together counts."""
+    asked_s: float | None = None
+    """When the member asked, by the clock of the event loop; None: now."""
 
 
 class Deliverer:
@@ -146,10 +137,12 @@ class Deliverer:
         grant: Callable[[int], int],
         rounds_up: bool = False,
         visibility_ms: int | None = None,
+        asked_s: float | None = None,
     ) -> list[Portion]:
         """`poll`, as stored batches, of all partitions or of these; `max_bytes` counts batches.
 
-        With `rounds_up` the last batch is handed out as a whole, past `limit`.
+        With `rounds_up` the last batch is handed out as a whole, past `limit`. With `asked_s` the
+        member has asked before now, and is served before those who asked later.
 
         Whoever names partitions says elsewhere that it is a member, perhaps later: after a restart
         it asks for messages before it has joined again.
@@ -157,7 +150,7 @@ class Deliverer:
         if partitions is None:
             await self._services.queue_members.heartbeat(member)
         is_locked = partitions is not None
-        wanted = _Wanted(limit, visibility_ms, max_bytes, grant, rounds_up, is_locked)
+        wanted = _Wanted(limit, visibility_ms, max_bytes, grant, rounds_up, is_locked, asked_s)
         portions = await self._acquire(member, wanted, max_wait_ms, partitions)
         count = sum(end - first for portion in portions for _, first, end in portion.loaded.parts)
         self._measure(member, portions, count)
@@ -172,7 +165,8 @@ class Deliverer:
     ) -> list[Portion]:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + max_wait_ms / 1000
-        waiter: Waiter | None = None
+        asked_s = loop.time() if wanted.asked_s is None else wanted.asked_s
+        place: Place | None = None
         listened: dict[int, Waiters] = {}
         try:
             while True:
@@ -180,26 +174,28 @@ class Deliverer:
                 group = self._queues.group(member.group_id)
                 if member.member_id in group.draining:
                     return []
+                if place is None:  # one for the whole wait: who finds nothing keeps its turn
+                    place = Place(self._queues.waiters(group.group_id), asked_s)
                 mine = partitions
                 if mine is None:
                     mine = self._services.queue_members.partitions_of(member)
                 if any(self._queues.key(each) not in group.queues for each in mine):
+                    place.leave()
                     await self._queues.open_queues(group, mine)
-                portions = await self._take(group, member.member_id, mine, wanted)
+                portions = await self._take(group, member.member_id, mine, wanted, place)
                 left_s = deadline_s - loop.time()
                 if portions or left_s <= 0:
                     return portions
-                if waiter is None:  # one for the whole wait: who finds nothing keeps its turn
-                    waiter = Waiter(1)
-                waiter.begin(1)
+                place.begin(1)
                 for waiters in self._waiters(group, mine):
-                    waiters.add(waiter)
+                    waiters.add(place)
                     listened[id(waiters)] = waiters
-                await self._wait(group, member, waiter, left_s)
+                await self._wait(group, member, place, left_s)
         finally:
-            if waiter is not None:
+            if place is not None:
+                place.leave()
                 for waiters in listened.values():
-                    waiters.discard(waiter)
+                    waiters.discard(place)
 
     # --- Waiting ---------------------------------------------------------------------------------
 
@@ -213,22 +209,23 @@ class Deliverer:
             yield self._queues.sources.of(each).waiters_for(isolation)
 
     async def _wait(
-        self, group: QueueGroup, member: QueueMember, waiter: Waiter, left_s: float
+        self, group: QueueGroup, member: QueueMember, place: Place, left_s: float
     ) -> None:
         """Wait for something to happen; a poll counts as a heartbeat."""
         if self._queues.in_cluster:
             left_s = min(left_s, _STEP_S)
         if member.owner is not None:
-            await waiter.wait(min(left_s, _STEP_S))
+            await place.wait(min(left_s, _STEP_S))
+            place.leave()
             await self._services.queue_members.heartbeat(member)
             return
         shared = group.members.find(member.member_id)
         if shared is None:
-            await waiter.wait(left_s)
+            await place.wait(left_s)
             return
         shared.polls += 1
         try:
-            await waiter.wait(left_s)
+            await place.wait(left_s)
         finally:
             shared.polls -= 1
             shared.deadline_ms = self._queues.now_ms(group) + shared.session_ms
@@ -242,10 +239,12 @@ class Deliverer:
         member_id: str,
         partitions: Sequence[TopicPartition],
         wanted: _Wanted,
+        place: Place,
     ) -> list[Portion]:
         """What there is now. Messages that turn out not to be there are passed over.
 
-        Where that is nothing it returns in the step in which it has looked.
+        Whoever asked earlier and is about to look comes first. Where there is nothing it returns in
+        the step in which it has looked.
 
         Decided on a reservation: the queues change when the decision is stored, not before.
         """
@@ -254,9 +253,14 @@ class Deliverer:
             shard.state.check()
             sources, trimmed = self._sources(group, partitions, wanted)
             if trimmed:
+                place.leave()
                 await shard.store(group, trimmed)
                 continue
+            if place.must_wait:
+                await place.turn()
+                continue
             reserved = group.reserve(member_id, sources, wanted.limit, shard.now_ms())
+            place.leave()
             if not reserved:
                 return []
             portions = await self._decided(group, shard, reserved, wanted)
@@ -304,9 +308,23 @@ class Deliverer:
                 group.end_reservation(
                     queue, reservation, reservation.offsets if some is None else some
                 )
+            self._offer_back(group, reserved, taken)
         shard.wake_at(now_ms + visibility_ms)
         await shard.state.committed(end_offset)
         return taken
+
+    def _offer_back(
+        self,
+        group: QueueGroup,
+        reserved: list[tuple[TopicIdPartition, PartitionQueue, Reservation]],
+        taken: list[Portion],
+    ) -> None:
+        """Wake those who may have more, now that less was taken than had been reserved."""
+        if len(taken) == len(reserved) and not any(each.back for each in taken):
+            done = [each.key for each in taken if each.changes and each.key in group.queues]
+            if not done or not group.waits_for_acks(done):
+                return
+        self._queues.waiters(group.group_id).wake()
 
     async def _load_all(
         self,
@@ -325,7 +343,7 @@ class Deliverer:
             left_bytes = fit(portion, left_bytes, is_first=not portions[:-1])
             if wanted.rounds_up:
                 round_up(group, portion, self._services.record_reader)
-            self._sift(group, portion)
+            sift_portion(self._services, group, portion)
         return portions
 
     def _sources(
@@ -341,7 +359,8 @@ class Deliverer:
                 continue  # its leader is away: the others have something meanwhile
             key = self._queues.key(each)
             queue = group.queues[key]
-            queue.follow(partition.lanes)
+            if queue.follow(partition.lanes):  # those who wait have heard nothing of this source
+                self._queues.waiters(group.group_id).wake()
             if partition.log_start > queue.start:
                 trimmed[key] = [ops.Settled([(queue.start, partition.log_start)])]
             room = group.room(key) if wanted.is_locked else None
@@ -372,28 +391,3 @@ class Deliverer:
         )
         shard = self._queues.receipt_shard(group)
         return Portion(partition, queue, key, reservation, loaded, shard, back=list(loaded.rest))
-
-    def _sift(self, group: QueueGroup, portion: Portion) -> None:
-        """Be done with what is not there, does not decode, or whose TTL expired.
-
-        How old messages are is told by the wall clock, which dated them; after a jump of it none
-        expires.
-        """
-        now_ms = self._services.clock.now_ms()
-        sift(portion, group.settings, now_ms)
-        topic = portion.partition.id.topic
-        settings = self._services.topics.catalogue.topic(topic).settings
-        ttl_ms = settings.ttl_ms or 0
-        if not may_expire(portion, ttl_ms) or self._services.clock_guard.jump() is not None:
-            return
-        expired = take_expired(portion, ttl_ms, now_ms)
-        if not expired:
-            return
-        self._services.measures.expired(topic, len(expired))
-        ranges = ops.ranges_of(expired)
-        if self._services.queue_traces.is_on:
-            self._services.queue_traces.ttl_expired(group.group_id, portion.key, ranges)
-        if settings.dead_letters_expired:
-            portion.changes += doom(expired, Reason.TTL_EXPIRED, group.settings, now_ms)
-        else:
-            portion.changes.append(ops.Settled(ranges))

@@ -170,5 +170,8 @@ class RemoteSources:
             else:
                 source.is_live = False
                 self._watch_soon(source)
-        for source in by_key.values():
-            source.is_live = source.leader_epoch >= 0
+        for source in by_key.values():  # nothing is new
+            if source.leader_epoch >= 0:
+                source.heard()
+            else:
+                source.is_live = False

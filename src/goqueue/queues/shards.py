@@ -17,12 +17,12 @@ from goqueue.model.errors import (
     MetadataError,
 )
 from goqueue.partitions.damage import DamageKind, DamageReports
-from goqueue.partitions.waiting import Waiters
 from goqueue.queues.delivery.settings import Mode
 from goqueue.queues.remote_sources import RemoteSources
 from goqueue.queues.shard import QueueShard
 from goqueue.queues.sources import QueueSources
 from goqueue.queues.start import StartServices
+from goqueue.queues.turn_order import TurnOrder
 from goqueue.reading.remote_fetch import RemoteFetch
 from goqueue.state.certainty import Term, be_certain
 from goqueue.state.coordinators import Family
@@ -125,7 +125,7 @@ class QueueShards:
         self.on_member: OnMember | None = None
         """Told of members of shared groups that join and that are gone."""
         self._making = asyncio.Lock()
-        self._waiters: dict[str, Waiters] = {}
+        self._waiters: dict[str, TurnOrder] = {}
         self._forgetting: set[asyncio.Task[None]] = set()
         """One for each shard that was taken over and is looked through."""
 
@@ -261,9 +261,12 @@ class QueueShards:
                 with suppress(CoordinatorUnavailableError):
                     await shard.state.active()
 
-    def waiters(self, group_id: str) -> Waiters:
+    def waiters(self, group_id: str) -> TurnOrder:
         """Those who wait until a group has something for them."""
-        return self._waiters.setdefault(group_id, Waiters())
+        found = self._waiters.get(group_id)
+        if found is None:
+            found = self._waiters[group_id] = TurnOrder()
+        return found
 
     @property
     def snapshot_bytes(self) -> int:

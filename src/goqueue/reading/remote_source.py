@@ -55,7 +55,8 @@ class RemoteSource:
         self.marker_known = -1
         """The last marker of an aborted transaction that was told."""
         self.is_live = False
-        """Whether the leader tells at the moment: of one that does not, nothing is taken."""
+        """Whether the leader tells at the moment: of one that does not, nothing is taken. Set by
+        `heard` when it does again."""
         self._fetch = fetch
         self._routes = routes
         self._waiters = (Waiters(), Waiters())
@@ -75,8 +76,7 @@ class RemoteSource:
 
     def follow(self, told: Struct) -> None:
         """Take in what the leader tells; what is committed never goes back."""
-        is_first = self.leader_epoch < 0  # somebody may wait to hear that there is nothing yet
-        self.is_live = True
+        was_away = not self.is_live  # before the first word somebody may wait for just that
         self.leader_epoch = told.leader_epoch
         for lane, first, end in sorted(
             LANE_RUN.iter_unpack(told.lane_runs), key=lambda each: each[1]
@@ -89,14 +89,24 @@ class RemoteSource:
         self.log_start = max(self.log_start, told.log_start)
         self.lanes.forget_before(self.log_start)
         self.transactions.forget_before(self.log_start)
-        has_more = is_first or told.high_watermark > self.high_watermark
+        has_more = told.high_watermark > self.high_watermark
         has_stable = told.last_stable > self.last_stable
         self.high_watermark = max(self.high_watermark, told.high_watermark)
         self.last_stable = max(self.last_stable, told.last_stable)
+        if was_away:
+            self.heard()
+            return
         if has_more:
             self._waiters[Isolation.READ_UNCOMMITTED].wake()
         if has_stable:
             self._waiters[Isolation.READ_COMMITTED].wake()
+
+    def heard(self) -> None:
+        """The leader tells: whoever has passed the source over meanwhile looks again."""
+        if not self.is_live:
+            self.is_live = True
+            for waiters in self._waiters:
+                waiters.wake()
 
     def starts_at(self, offset: int) -> None:
         """The leader has deleted what is below an offset; it tells so itself a moment later."""

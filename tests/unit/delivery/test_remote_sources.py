@@ -11,6 +11,8 @@ import pytest
 
 from goqueue.model.errors import LeaderUnavailableError
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.partition import Isolation
+from goqueue.partitions.waiting import Waiter
 from goqueue.queues.remote_sources import RemoteSources
 from goqueue.queues.sources import QueueSources, starts_at
 from goqueue.wire.kafka.error_codes import ErrorCode
@@ -27,6 +29,8 @@ class OtherNode:
         self.peers = self
         self.leads = False
         self.knows_it = True
+        self.is_silent = False
+        """Nothing is new: it answers that."""
         self.high_watermark = 0
         self.leader = 2
         self.answer_s = 0.0
@@ -60,7 +64,7 @@ class OtherNode:
             aborted=b"",
         )
         await asyncio.sleep(0)
-        return SimpleNamespace(partitions=[told])
+        return SimpleNamespace(partitions=[] if self.is_silent else [told])
 
 
 @pytest.mark.parametrize("high_watermark", [0, 3])
@@ -155,6 +159,27 @@ def test_what_was_deleted_is_not_read_while_the_leader_has_not_told() -> None:
         starts_at(source, 7)
         starts_at(source, 4)
         assert source.log_start == 7
+        sources.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["news", "nothing new"])
+def test_a_source_whose_leader_answers_again_wakes_those_who_passed_it_over(is_new: bool) -> None:
+    async def scenario() -> None:
+        node: Any = OtherNode()
+        node.leads, node.high_watermark = True, 3
+        sources = RemoteSources(node, node)
+        source = sources.of(PLACE, KEY)
+        await QueueSources(node, node, sources).known(PLACE)
+        node.is_silent = not is_new
+        for isolation in Isolation:
+            waiter = Waiter(1)
+            source.waiters_for(isolation).add(waiter)
+            source.is_live = False
+            async with asyncio.timeout(3):
+                assert await waiter.wait(30)
+            assert source.is_live
         sources.stop()
 
     asyncio.run(scenario())

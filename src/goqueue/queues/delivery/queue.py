@@ -62,15 +62,16 @@ class PartitionQueue:
         self._errors: dict[int, str] = {}
         """The last reasons of messages that were returned."""
 
-    def follow(self, lanes: LaneIndex) -> None:
-        """Offer messages in these lanes: others after a replay, or of another replica."""
+    def follow(self, lanes: LaneIndex) -> bool:
+        """Offer messages in these lanes; says whether they are others, as of another replica."""
         if lanes is self._lanes:
-            return
+            return False
         reserved = [part for each in self.reserved.values() for part in each.offsets]
         self.line.follow(lanes, self.window, reserved)
         self._due = {at: (due_ms, lanes.lane_of(at)) for at, (due_ms, _) in self._due.items()}
         waiting = Counter(lane for _, lane in self._due.values())
         self._lanes, self._waiting_lanes = lanes, [waiting[lane] for lane in range(LANES)]
+        return True
 
     @property
     def start(self) -> int:

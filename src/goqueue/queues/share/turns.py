@@ -6,6 +6,7 @@ for a turn, and sends the messages that the turn gives to the consumer.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -73,6 +74,8 @@ class ShareTurn(NamedTuple):
     must_exist: bool = False
     """Without such a group there is nothing to say; otherwise only acknowledgements need one."""
     acquiring: Acquiring | None = None
+    asked_s: float | None = None
+    """When it was asked for, by the clock of the event loop; None: now. Repeats keep the place."""
 
 
 class Turned(NamedTuple):
@@ -102,6 +105,8 @@ class ShareTurns:
             CoordinatorUnavailableError: it could not be stored; all of it may be said again.
         """
         group_id, member_id = turn.group_id, turn.member_id
+        if turn.asked_s is None:  # before what it says is stored, which takes a while
+            turn = turn._replace(asked_s=asyncio.get_running_loop().time())
         if turn.must_exist:
             await self._require(group_id)
         outcomes: Mapping[TopicPartition, GoQueueError | None] = {}
@@ -143,6 +148,7 @@ class ShareTurns:
                 max_bytes=wanted.max_bytes,
                 grant=grant,
                 rounds_up=wanted.rounds_up,
+                asked_s=turn.asked_s,
             )
         except (CoordinatorUnavailableError, NotLeaderError):
             if not turn.said:

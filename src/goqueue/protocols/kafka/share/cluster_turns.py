@@ -75,6 +75,7 @@ class ClusterTurns:
     async def take(self, turn: ShareTurn, grant: Grant) -> Taken:
         """Take a turn; while the coordinator moves, try again for as long as the consumer waits."""
         loop = asyncio.get_running_loop()
+        turn = turn._replace(asked_s=loop.time())
         wanted = turn.acquiring
         wait_s = 0.0 if wanted is None else wanted.max_wait_ms / 1000
         has_said = bool(turn.said) or turn.closing is not None
