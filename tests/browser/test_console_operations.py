@@ -82,7 +82,7 @@ def test_offsets_are_reset_after_a_preview_of_what_it_does(
     dialog.get_by_role("button", name="Close").last.click()
     expect(row_of(page, topic)).to_contain_text("8")
     row_of(page, topic).get_by_role("link").click()
-    page.get_by_role("link", name="Read by 1 group").click()
+    page.get_by_role("link", name="Consumer groups 1 group").click()
     expect(row_of(page, "readers")).to_contain_text("8")
 
 
@@ -103,7 +103,7 @@ def test_a_group_that_has_committed_nothing_is_not_said_to_be_done(
     page.get_by_role("button", name="Reset offsets").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name="Preview").click()
-    expect(dialog.get_by_text("it begins there")).to_be_visible()
+    expect(dialog.get_by_text("no committed offset before")).to_be_visible()
 
 
 def test_values_that_are_small_or_alone_are_not_shown_as_nothing(
@@ -356,7 +356,7 @@ def test_schemas_are_compared_checked_and_registered(
     expect(page.locator("tr.new", has_text="customer")).to_be_visible()
     page.get_by_label("Compared with").select_option(label="Nothing")
     expect(page.get_by_role("heading", name="Schema", exact=True)).to_be_visible()
-    level = page.get_by_label("New versions must be")
+    level = page.get_by_label("Compatibility")
     level.select_option("NONE")
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name="Cancel").click()
@@ -372,7 +372,7 @@ def test_schemas_are_compared_checked_and_registered(
     expect(dialog.get_by_text("Compatible with earlier")).to_be_visible()
     dialog.get_by_role("button", name="Register").click()
     expect(dialog).to_be_hidden()
-    expect(page.get_by_text("orders-value is registered")).to_be_visible()
+    expect(page.get_by_text("orders-value was registered")).to_be_visible()
     assert api.get("/subjects/orders-value/versions") == [1, 2, 3]
 
 
@@ -397,7 +397,7 @@ def test_a_transaction_that_hangs_is_aborted(
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("hanging 0")
     dialog.get_by_role("button", name="Abort transaction").click()
-    expect(dialog.get_by_role("status")).to_contain_text("is aborted")
+    expect(dialog.get_by_role("status")).to_contain_text("was aborted")
     dialog.get_by_role("button", name="Close").last.click()
     expect(row_of(page, "hangs-1")).to_contain_text("CompleteAbort")
 

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from support.console_axe import NARROW, Judge
+from support.console_curl import CLIPBOARD, copied, run_curl
 from support.guarded import guarded_server
 from support.http_api import HttpApi
 
@@ -101,6 +102,27 @@ def test_a_change_without_the_token_of_the_session_is_refused(
     assert page.evaluate(PUBLISH, token) == 201
 
 
+def test_a_copied_request_takes_the_key_from_the_environment(
+    open_page: Callable[..., Page], guarded: GuardedServer
+) -> None:
+    api = HttpApi(guarded.http_port)
+    root = {"X-API-Key": guarded.token("admin")}
+    published = {"messages": [{"value": "for curl"}]}
+    assert api.ask("POST", "/topics/orders/messages", published, headers=root).status == 200
+    api.close()
+    page = open_page("/topics/orders", **CLIPBOARD)
+    sign_in(page, *guarded.login("admin"))
+    page.locator("summary", has_text="Export").click()
+    page.get_by_role("button", name="Copy as curl").click()
+    expect(page.get_by_text("The search request was copied.")).to_be_visible()
+    command = copied(page)
+    assert command.endswith(' -H "X-API-Key: $GOQUEUE_API_KEY"')
+    found = run_curl(command, GOQUEUE_API_KEY=guarded.token("admin"))
+    assert [each["value"] for each in found["messages"]][:1] == ["for curl"]
+    with pytest.raises(AssertionError, match="authentication failed"):
+        run_curl(command, GOQUEUE_API_KEY=guarded.token("wrong"))
+
+
 def test_a_tenant_is_made_limited_suspended_and_deleted(admin_page: Callable[[str], Page]) -> None:
     page = admin_page("/tenants")
     page.get_by_role("button", name="New tenant").click()
@@ -175,7 +197,7 @@ OF_ADMINISTRATORS = {
     "/access": "readonly",
     "/access?tab=keys": "producer",
     "/access?tab=roles": "consumer",
-    "/access?tab=rules": "There is no rule yet",
+    "/access?tab=rules": "No rules",
     "/connections": "client",
     "/configuration": "auth.enabled",
     "/cluster": "controller",

@@ -140,8 +140,12 @@ async def test_the_cluster_is_told_over_http(tmp_path: Path) -> None:
         _, health = await api.ask("GET", "/cluster/health")
         assert health["status"] == "unhealthy"
         assert (health["active_nodes"], health["offline_partitions"]) == (2, 1)
-        _, listed = await api.ask("GET", "/cluster/partitions?state=offline")
-        assert [(each["topic"], each["partition"]) for each in listed["partitions"]] == [("t", 1)]
+        for query in ("state=offline", "order=state&limit=1", "filter=NONE+t-1"):
+            _, listed = await api.ask("GET", f"/cluster/partitions?{query}")
+            shown = [(each["topic"], each["partition"]) for each in listed["partitions"]]
+            assert (query, shown) == (query, [("t", 1)])
+        _, listed = await api.ask("GET", "/cluster/partitions?filter=t-1+node+2")
+        assert listed == {"total": 0, "partitions": []}
         _, ready = await api.ask("GET", "/readyz?verbose=true")
         assert ready["checks"]["cluster"] == "ok"
         await made.fence(1)

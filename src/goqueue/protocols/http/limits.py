@@ -48,5 +48,8 @@ MAX_OFFSET_RANGES: Final = 10_000
 MAX_LISTED_PARTITIONS: Final = 10_000
 """Partitions that one list of a cluster's returns; a larger `limit` is refused with 400."""
 
+MAX_FILTER_CHARS: Final = 1000
+"""Characters of a filter of a list; a longer one is refused with 400."""
+
 MAX_REDRIVE_RATE: Final = 1_000_000
 """Messages a second of one redrive; a higher rate is refused with 400."""

@@ -128,7 +128,7 @@ function Searching({ onClose }: { onClose: () => void }) {
           ))}
         </ul>
         <p class="muted small" role="status">
-          {entries.length ? "↑ ↓ choose, Enter opens, Escape closes" : names.loading ? "Loading…" : "Nothing matches."}
+          {entries.length ? "↑ ↓ choose, Enter opens, Escape closes" : names.loading ? "Loading…" : "No matches."}
         </p>
       </div>
     </Dialog>
@@ -177,8 +177,8 @@ function actions(who: Session | null): Entry[] {
   const publish = (topic: string) => go(withQuery(path("topics", topic), { publish: "yes" }));
   const found: Entry[] = [
     { kind: "Action", title: "Publish a message…", withTopic: publish },
-    { kind: "Action", title: "Change colours", hint: `now ${theme.value}`, run: () => theme.next() },
-    { kind: "Action", title: "Change time zone of times", hint: `now ${clock.value === "utc" ? "UTC" : "local"}`, run: () => clock.next() },
+    { kind: "Action", title: "Change colour scheme", hint: `now ${theme.value}`, run: () => theme.next() },
+    { kind: "Action", title: "Change time zone", hint: `now ${clock.value === "utc" ? "UTC" : "local"}`, run: () => clock.next() },
   ];
   if (who?.allowed.create_topics) found.unshift({ kind: "Action", title: "New topic", run: () => opened.set("new-topic") });
   if (who?.csrf_token) found.push({ kind: "Action", title: "Sign out", run: () => void signOut().catch(toast.problem) });

@@ -212,7 +212,7 @@ function ClockSwitch() {
     <button
       type="button"
       class="text-button"
-      title="Time zone of times"
+      title="Time zone"
       onClick={() => clock.next()}
     >
       {value === "utc" ? "UTC" : "Local time"}
@@ -225,7 +225,7 @@ function NoSuchPage({ path }: { path: string }) {
     <>
       <PageHead title="Page not found" />
       <Empty title={`/console${path} does not exist`}>
-        <Link to="/">To the overview</Link>
+        <Link to="/">Go to the overview</Link>
       </Empty>
     </>
   );

@@ -51,8 +51,14 @@ class ClusterRoutes:
     @route("GET", "/cluster/partitions", right=on_cluster(DESCRIBE), tag=_TAG, place=LOCAL)
     async def partitions(self, query: ListPartitions) -> ClusterPartitions:
         """List partitions with their leaders and replicas."""
-        is_meant = _STATES[query.state]
-        found = [line for line in self._views.partitions() if is_meant(line)]
+        is_meant, words = _STATES[query.state], query.filter.lower().split()
+        found = [
+            line
+            for line in self._views.partitions()
+            if is_meant(line) and (not words or _has_each(line, words))
+        ]
+        if query.order == "state":
+            found.sort(key=_in_sync_missing)
         return ClusterPartitions(len(found), [_partition(line) for line in found[: query.limit]])
 
     @route("GET", "/cluster/health", right=on_cluster(DESCRIBE), tag=_TAG, place=LOCAL)
@@ -86,6 +92,16 @@ def _node(line: NodeLine) -> ClusterNode:
         member.rack,
         member.version,
     )
+
+
+def _in_sync_missing(line: PartitionLine) -> tuple[bool, int]:
+    return not line.is_offline, len(line.facts.isr) - len(line.facts.replicas)
+
+
+def _has_each(line: PartitionLine, words: list[str]) -> bool:
+    leader = "none" if line.facts.leader is None else line.facts.leader
+    text = f"{line.topic}-{line.number} node {leader}".lower()
+    return all(word in text for word in words)
 
 
 def _partition(line: PartitionLine) -> ClusterPartition:

@@ -8,7 +8,7 @@ import msgspec
 
 from goqueue.protocols.http.api.gathered import Gathered
 from goqueue.protocols.http.api.shapes import doc
-from goqueue.protocols.http.limits import MAX_LISTED_PARTITIONS
+from goqueue.protocols.http.limits import MAX_FILTER_CHARS, MAX_LISTED_PARTITIONS
 
 Status: TypeAlias = Literal["healthy", "degraded", "unhealthy"]
 
@@ -57,9 +57,9 @@ class ClusterPartition(msgspec.Struct):
 
 
 class ClusterPartitions(msgspec.Struct):
-    """Partitions, by topic and number."""
+    """Partitions, in the order that was asked for."""
 
-    total: Annotated[int, doc("How many there are, listed or not.", 12)]
+    total: Annotated[int, doc("How many match, listed or not.", 12)]
     partitions: list[ClusterPartition]
 
 
@@ -70,6 +70,18 @@ class ListPartitions(msgspec.Struct, forbid_unknown_fields=True):
         Literal["all", "under_replicated", "under_min_isr", "offline"],
         doc("Only those with replicas that are not in sync, or without a leader."),
     ] = "all"
+    filter: Annotated[
+        str,
+        doc(
+            "Words, all of which occur in `TOPIC-PARTITION node LEADER`, in any case.",
+            "orders node 2",
+            max_length=MAX_FILTER_CHARS,
+        ),
+    ] = ""
+    order: Annotated[
+        Literal["name", "state"],
+        doc("`state`: without a leader first, then those with most replicas out of sync."),
+    ] = "name"
     limit: Annotated[int, doc("How many to list.", 100, ge=1, le=MAX_LISTED_PARTITIONS)] = (
         MAX_LISTED_PARTITIONS
     )

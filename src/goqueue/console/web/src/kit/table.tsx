@@ -49,7 +49,7 @@ export function Table<Row>(props: TableProps<Row>) {
   const pages = Math.max(1, Math.ceil(sorted.length / pageSize));
   const current = Math.min(page, pages - 1);
   useEffect(() => setPage(0), [order, rows.length === 0]);
-  if (!rows.length) return <>{props.empty ?? <Empty title="Nothing here" />}</>;
+  if (!rows.length) return <>{props.empty ?? <Empty title="No rows" />}</>;
   const shown = sorted.slice(current * pageSize, (current + 1) * pageSize);
   const choose = (column: Column<Row>) =>
     setOrder((was) => ({

@@ -108,14 +108,14 @@ function problemOf(response: Response, body: unknown): Problem {
 export function wholeNumber(text: string, field: string): number {
   const found = Number(text.trim());
   if (text.trim() && Number.isInteger(found)) return found;
-  throw new Problem("A whole number is expected here.", 400, "invalid_field", field);
+  throw new Problem("Expected a whole number.", 400, "invalid_field", field);
 }
 
 /** What <input type="datetime-local"> holds, in milliseconds; else the problem of that field. */
 export function moment(text: string, field: string): number {
   const found = new Date(text).getTime();
   if (!Number.isNaN(found)) return found;
-  throw new Problem("A date and a time are expected here.", 400, "invalid_field", field);
+  throw new Problem("Expected a date and a time.", 400, "invalid_field", field);
 }
 
 /** Whatever was thrown, as a problem that can be shown. */

@@ -51,7 +51,7 @@ export function AccessPage() {
       <PageHead title="Access" lead="Who may log in, and what they may do." />
       {who?.is_required === false && (
         <Note tone="warn">
-          Authentication is off: every client may do everything. Set auth.enabled.
+          Authentication is off: every client may do everything. Set auth.enabled to true to require a login.
         </Note>
       )}
       <Tabs label="Kinds of access" current={tab} onChoose={setTab} tabs={TABS} />
@@ -71,13 +71,13 @@ function words(text: string): string[] {
 type Kind = { mayChange: boolean };
 
 /** A button that deletes one row after a question. */
-function Remove({ what, verb, at, onDone }: { what: string; verb: string; at: string; onDone: () => void }) {
+function Remove({ what, verb, at, consequence, onDone }: { what: string; verb: string; at: string; consequence: string; onDone: () => void }) {
   const run = async () => {
     await api.delete(at);
-    return `${what} is deleted.`;
+    return `${what} was ${verb === "Revoke" ? "revoked" : "deleted"}.`;
   };
   const question = () =>
-    ask({ title: `${verb} ${what}`, body: <p>It is refused from then on.</p>, verb, danger: true, run, then: onDone });
+    ask({ title: `${verb} ${what}`, body: <p>{consequence} This cannot be undone.</p>, verb, danger: true, run, then: onDone });
   return <IconButton label={`${verb} ${what}`} icon="trash" onClick={question} />;
 }
 
@@ -89,21 +89,21 @@ function Users({ mayChange }: Kind) {
   const columns: Column<User>[] = [
     { id: "name", title: "User", wide: true, sort: (row) => row.name, cell: (row) => row.name },
     { id: "roles", title: "Roles", cell: (row) => row.roles.join(", ") || NONE },
-    { id: "login", title: "Logs in by", minor: true, cell: (row) => row.mechanisms.join(", ") || "token or certificate" },
+    { id: "login", title: "Login methods", minor: true, cell: (row) => row.mechanisms.join(", ") || "token or certificate" },
   ];
   if (mayChange) {
     const at = (row: User) => path("admin", "users", row.name);
     columns.push({
       id: "remove",
       title: "",
-      cell: (row) => <Remove what={`user ${row.name}`} verb="Delete" at={at(row)} onDone={found.reload} />,
+      cell: (row) => <Remove what={`user ${row.name}`} verb="Delete" at={at(row)} consequence="Its logins are refused from now on." onDone={found.reload} />,
     });
   }
   return (
     <Card title="Users" flush actions={mayChange && <Button icon="plus" onClick={() => setMaking(true)}>New user</Button>}>
       <Loaded from={found}>
         {({ users }) => (
-          <Table label="Users" rows={users} columns={columns} rowKey={(row) => row.name} first={{ column: "name" }} empty={<Empty title="There is no user yet" />} />
+          <Table label="Users" rows={users} columns={columns} rowKey={(row) => row.name} first={{ column: "name" }} empty={<Empty title="No users" />} />
         )}
       </Loaded>
       {isMaking && <NewUser onClose={() => setMaking(false)} onDone={found.reload} />}
@@ -119,7 +119,7 @@ function NewUser({ onClose, onDone }: Making) {
   const [roles, setRoles] = useState("");
   const make = async () => {
     await api.put(path("admin", "users", name), { password, roles: words(roles) });
-    toast.ok(`User ${name} is there.`);
+    toast.ok(`User ${name} was created.`);
     onDone();
     onClose();
   };
@@ -140,9 +140,9 @@ function Keys({ mayChange }: Kind) {
   const skip = !mayChange;
   const found = useResource((signal) => api.get<{ keys: Key[] }>("/admin/keys", { signal }), [], { skip });
   const [isMaking, setMaking] = useState(false);
-  if (skip) return <Empty title="You may not see API keys">It needs the right to change the cluster.</Empty>;
+  if (skip) return <Empty title="You may not see API keys">This needs the permission to alter the cluster.</Empty>;
   const columns: Column<Key>[] = [
-    { id: "name", title: "For", wide: true, sort: (row) => row.name, cell: (row) => row.name },
+    { id: "name", title: "Name", wide: true, sort: (row) => row.name, cell: (row) => row.name },
     { id: "id", title: "Id", cell: (row) => <code>{row.id}</code> },
     { id: "roles", title: "Roles", cell: (row) => row.roles.join(", ") || NONE },
     { id: "created", title: "Created", minor: true, sort: (row) => row.created_at, cell: (row) => <Time ms={row.created_at} /> },
@@ -152,7 +152,7 @@ function Keys({ mayChange }: Kind) {
       id: "remove",
       title: "",
       cell: (row) => (
-        <Remove what={`key ${row.id}`} verb={row.revoked ? "Delete" : "Revoke"} at={path("admin", "keys", row.id)} onDone={found.reload} />
+        <Remove consequence={row.revoked ? "It is removed from the list." : "Requests with it are refused from now on."} what={`key ${row.id}`} verb={row.revoked ? "Delete" : "Revoke"} at={path("admin", "keys", row.id)} onDone={found.reload} />
       ),
     },
   ];
@@ -160,7 +160,7 @@ function Keys({ mayChange }: Kind) {
     <Card title="API keys" flush actions={<Button icon="plus" onClick={() => setMaking(true)}>New key</Button>}>
       <Loaded from={found}>
         {({ keys }) => (
-          <Table label="API keys" rows={keys} columns={columns} rowKey={(row) => row.id} first={{ column: "created", descending: true }} empty={<Empty title="There is no key yet" />} />
+          <Table label="API keys" rows={keys} columns={columns} rowKey={(row) => row.id} first={{ column: "created", descending: true }} empty={<Empty title="No API keys" />} />
         )}
       </Loaded>
       {isMaking && <NewKey onClose={() => setMaking(false)} onDone={found.reload} />}
@@ -180,14 +180,14 @@ function NewKey({ onClose, onDone }: Making) {
   };
   if (made) {
     return (
-      <Dialog title="The new key" onClose={onClose}>
-        <Note tone="warn">It is shown once. Keep it now: the broker stores a hash of it.</Note>
+      <Dialog title="New key" onClose={onClose}>
+        <Note tone="warn">Copy the key now: it is not shown again. The broker stores only its hash.</Note>
         <p>
           <code class="secret">{made.key}</code> <CopyButton text={made.key} label="Copy the key" />
         </p>
         <p class="muted">Its id, which Kafka clients send as the user name: <code>{made.id}</code></p>
         <footer class="dialog-foot">
-          <Button kind="primary" onClick={onClose}>I have it</Button>
+          <Button kind="primary" onClick={onClose}>Done</Button>
         </footer>
       </Dialog>
     );
@@ -195,9 +195,9 @@ function NewKey({ onClose, onDone }: Making) {
   return (
     <Dialog title="New key" onClose={onClose}>
       <Form verb="Create key" onSubmit={make} onCancel={onClose}>
-        <TextField label="What it is for" name="name" value={name} onChange={setName} />
+        <TextField label="Name" name="name" value={name} onChange={setName} />
         <TextField label="Roles" name="roles" value={roles} onChange={setRoles} placeholder="producer" />
-        <TextField label="Expires in" name="expires_in" value={expires} onChange={setExpires} placeholder="720h" hint="Never, if it is empty." />
+        <TextField label="Expires in" name="expires_in" value={expires} onChange={setExpires} placeholder="720h" hint="Never if empty." />
       </Form>
     </Dialog>
   );
@@ -211,14 +211,14 @@ function Roles({ mayChange }: Kind) {
   const columns: Column<Role>[] = [
     { id: "name", title: "Role", sort: (row) => row.name, cell: (row) => <>{row.name} {row.built_in && <Badge>built in</Badge>}</> },
     { id: "permissions", title: "Allows", wide: true, cell: (row) => row.permissions.join(", ") },
-    { id: "description", title: "What for", minor: true, cell: (row) => row.description || NONE },
+    { id: "description", title: "Description", minor: true, cell: (row) => row.description || NONE },
   ];
   if (mayChange) {
     columns.push({
       id: "remove",
       title: "",
       cell: (row) =>
-        row.built_in ? "" : <Remove what={`role ${row.name}`} verb="Delete" at={path("admin", "roles", row.name)} onDone={found.reload} />,
+        row.built_in ? "" : <Remove what={`role ${row.name}`} verb="Delete" at={path("admin", "roles", row.name)} consequence="Users and keys with this role lose its permissions." onDone={found.reload} />,
     });
   }
   return (
@@ -237,7 +237,7 @@ function NewRole({ onClose, onDone }: Making) {
   const [description, setDescription] = useState("");
   const make = async () => {
     await api.put(path("admin", "roles", name), { permissions: words(permissions), description });
-    toast.ok(`Role ${name} is there.`);
+    toast.ok(`Role ${name} was created.`);
     onDone();
     onClose();
   };
@@ -246,7 +246,7 @@ function NewRole({ onClose, onDone }: Making) {
       <Form verb="Create role" onSubmit={make} onCancel={onClose}>
         <TextField label="Name" name="role" value={name} onChange={setName} />
         <TextField label="Permissions" name="permissions" mono value={permissions} onChange={setPermissions} placeholder="topic:list metrics:read" />
-        <TextField label="What it is for" name="description" value={description} onChange={setDescription} />
+        <TextField label="Description" name="description" value={description} onChange={setDescription} />
       </Form>
     </Dialog>
   );
@@ -256,8 +256,8 @@ function NewRole({ onClose, onDone }: Making) {
 
 const RESOURCES = ["topic", "group", "transactional_id", "cluster", "tenant"].map((value) => ({ value, label: value.replace("_", " ") }));
 const PATTERNS = [
-  { value: "literal", label: "this exact name, or * for all" },
-  { value: "prefixed", label: "names with this prefix" },
+  { value: "literal", label: "literal: this exact name, or * for all" },
+  { value: "prefixed", label: "prefixed: names with this prefix" },
 ];
 const EFFECTS = [
   { value: "allow", label: "Allow" },
@@ -268,22 +268,22 @@ function Rules({ mayChange }: Kind) {
   const found = useResource((signal) => api.get<{ acls: Rule[] }>("/admin/acls", { signal }), []);
   const [isMaking, setMaking] = useState(false);
   const columns: Column<Rule>[] = [
-    { id: "principal", title: "Who", sort: (row) => row.principal, cell: (row) => row.principal },
+    { id: "principal", title: "Principal", sort: (row) => row.principal, cell: (row) => row.principal },
     { id: "effect", title: "Effect", cell: (row) => <Badge tone={row.effect === "deny" ? "bad" : "good"}>{row.effect}</Badge> },
     { id: "operation", title: "Operation", cell: (row) => row.operation },
     {
       id: "resource",
-      title: "On",
+      title: "Resource",
       wide: true,
       cell: (row) => `${row.resource_type} ${row.resource_name}${row.pattern_type === "prefixed" ? "…" : ""}`,
     },
-    { id: "host", title: "From", minor: true, cell: (row) => row.host },
+    { id: "host", title: "Host", minor: true, cell: (row) => row.host },
   ];
   if (mayChange) {
     columns.push({
       id: "remove",
       title: "",
-      cell: (row) => <Remove what={`rule ${row.id}`} verb="Delete" at={path("admin", "acls", row.id)} onDone={found.reload} />,
+      cell: (row) => <Remove what={`rule ${row.id}`} verb="Delete" at={path("admin", "acls", row.id)} consequence="It is no longer applied." onDone={found.reload} />,
     });
   }
   return (
@@ -296,7 +296,7 @@ function Rules({ mayChange }: Kind) {
             columns={columns}
             rowKey={(row) => row.id}
             first={{ column: "principal" }}
-            empty={<Empty title="There is no rule yet">Where no rule matches, the roles decide.</Empty>}
+            empty={<Empty title="No rules">Where no rule matches, the roles decide.</Empty>}
           />
         )}
       </Loaded>
@@ -317,24 +317,24 @@ function NewRule({ onClose, onDone }: Making) {
     const about = kind === "cluster" ? {} : { resource_name: name, pattern_type: pattern };
     const body = { principal, effect, operations: words(operations), resource_type: kind, host, ...about };
     await api.post("/admin/acls", body);
-    toast.ok("The rule is there.");
+    toast.ok("The rule was created.");
     onDone();
     onClose();
   };
   return (
     <Dialog title="New rule" onClose={onClose}>
       <Form verb="Create rule" onSubmit={make} onCancel={onClose}>
-        <TextField label="Who" name="principal" value={principal} onChange={setPrincipal} hint="User:NAME, User:* or role:NAME" />
+        <TextField label="Principal" name="principal" value={principal} onChange={setPrincipal} hint="User:NAME, User:* or role:NAME" />
         <div class="form-grid">
           <SelectField label="Effect" name="effect" value={effect} onChange={setEffect} choices={EFFECTS} />
           <TextField label="Operations" name="operations" value={operations} onChange={setOperations} hint="read, write, describe, all …" />
         </div>
         <div class="form-grid">
-          <SelectField label="On" name="resource_type" value={kind} onChange={setKind} choices={RESOURCES} />
+          <SelectField label="Resource" name="resource_type" value={kind} onChange={setKind} choices={RESOURCES} />
           <TextField label="Name" name="resource_name" value={name} onChange={setName} disabled={kind === "cluster"} />
         </div>
-        <SelectField label="The name means" name="pattern_type" value={pattern} onChange={setPattern} choices={PATTERNS} />
-        <TextField label="From" name="host" value={host} onChange={setHost} hint="An address; * is any." />
+        <SelectField label="Pattern type" name="pattern_type" value={pattern} onChange={setPattern} choices={PATTERNS} />
+        <TextField label="Host" name="host" value={host} onChange={setHost} hint="Client address; * is any." />
       </Form>
     </Dialog>
   );

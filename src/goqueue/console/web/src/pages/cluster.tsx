@@ -1,11 +1,12 @@
 // The cluster: its nodes, what each leads and holds, and the partitions that lack a replica or a leader.
+import { useRef } from "preact/hooks";
 import { Badge, Card, Empty, Loaded, Note, PageHead, Plain, Stat, Status, type Tone } from "../kit/parts";
 import { type Column, Filter, Table, useFiltered } from "../kit/table";
 import { api } from "../lib/api";
 import { bytes, duration, many, NONE, percent, whole } from "../lib/format";
 import { overview } from "../lib/live";
 import { useResource } from "../lib/resource";
-import { Link } from "../lib/router";
+import { Link, useQueryField } from "../lib/router";
 import { useStore } from "../lib/store";
 import type { Overview } from "../lib/types";
 
@@ -49,6 +50,8 @@ type Row = Node & { told: Told | undefined };
 
 const STATES: Record<string, Tone> = { active: "good", starting: "accent", stopping: "warn", fenced: "bad", away: "bad" };
 const EVERY_MS = 2000;
+/** Partitions of one answer. */
+const MOST = 1000;
 
 const NODES: Column<Row>[] = [
   { id: "node", title: "Node", wide: true, sort: (row) => row.node_id, cell: (row) => <NodeName node={row} /> },
@@ -78,7 +81,7 @@ export function ClusterPage() {
   const told = (node: Node): Told | undefined => said?.nodes?.find((each) => each.node_id === node.node_id) ?? (said?.node_id === node.node_id ? said : undefined);
   return (
     <>
-      <PageHead title="Cluster" lead="The same from every node." />
+      <PageHead title="Cluster" lead="Nodes, replicas and partition leaders; every node shows the same." />
       {nodes.data && <Unreachable nodes={nodes.data.nodes} />}
       {health.data && <HealthLine health={health.data} />}
       <Loaded from={nodes}>
@@ -129,10 +132,19 @@ function HealthLine({ health }: { health: Health }) {
   );
 }
 
+/** Partitions, those that lack something first. Where there are more than one answer holds, the node filters them. */
 function Partitions() {
+  const [filter] = useQueryField("filter");
+  const isCut = useRef(false);
+  const asked = isCut.current ? filter : "";
   const found = useResource(
-    (signal) => api.get<{ total: number; partitions: Partition[] }>("/cluster/partitions", { query: { limit: 1000 }, signal }),
-    [],
+    async (signal) => {
+      const query = { limit: MOST, order: "state", filter: asked };
+      const answer = await api.get<{ total: number; partitions: Partition[] }>("/cluster/partitions", { query, signal });
+      if (!asked) isCut.current = answer.total > answer.partitions.length;
+      return answer;
+    },
+    [asked],
     { everyMs: EVERY_MS },
   );
   const rows = useFiltered(found.data?.partitions, (row) => `${row.topic}-${row.partition} node ${row.leader ?? "none"}`);
@@ -144,13 +156,19 @@ function Partitions() {
       <Loaded from={found}>
         {({ total, partitions }) => (
           <Card title={many(total, "partition")} flush>
+            {total > partitions.length && (
+              <Note tone="neutral">
+                The first {whole(partitions.length)} of {whole(total)}, those with replicas out of sync before others. Filter
+                to see more.
+              </Note>
+            )}
             <Table
               label="Partitions"
               rows={rows}
               columns={PARTITIONS}
               rowKey={(row) => `${row.topic}-${row.partition}`}
               first={{ column: "isr" }}
-              empty={<Empty title={partitions.length ? "No matching partitions" : "No partitions"} />}
+              empty={<Empty title={partitions.length || asked ? "No matching partitions" : "No partitions"} />}
             />
           </Card>
         )}

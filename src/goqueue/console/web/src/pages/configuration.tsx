@@ -65,7 +65,7 @@ export function ConfigurationPage() {
     <>
       <PageHead
         title="Configuration"
-        lead={found.data && `Of node ${found.data.node_id}. Values come from a flag, the environment, the file, or are the default; secrets are hidden.`}
+        lead={found.data && `Settings of node ${found.data.node_id}, from flags, the environment, the configuration file or defaults. Secrets are hidden.`}
       />
       <div class="toolbar">
         <Filter label="Filter settings" />

@@ -63,7 +63,7 @@ export function ConnectionsPage() {
   const many = (kind: Client["protocol"]) => found.data?.clients.filter((row) => row.protocol === kind).length;
   return (
     <>
-      <PageHead title="Connections" lead="Clients of all nodes. Over gRPC, those with calls in the last minute." />
+      <PageHead title="Connections" lead="Client connections of all nodes. gRPC clients are listed for a minute after their last call." />
       {found.data?.unanswered?.map((each) => (
         <Note key={each.node_id} tone="warn">
           The connections of node {each.node_id} are missing: <Plain text={each.error} most={200} />

@@ -46,7 +46,7 @@ export function DeadLettersPage() {
               first={{ column: "total", descending: true }}
               empty={
                 found.topics.length ? (
-                  <Empty title="No topic has that in its name" />
+                  <Empty title="No matching topics" />
                 ) : (
                   <Empty title="No dead letters">A message that is rejected, or reaches max_deliveries, is moved here.</Empty>
                 )

@@ -50,13 +50,13 @@ export function DelayedPage() {
   const chosen = topic || topics[0]?.[0] || "";
   return (
     <>
-      <PageHead title="Delayed" lead="Messages that are stored now and delivered later. They survive a restart." />
+      <PageHead title="Delayed" lead="Stored messages that are delivered later. They survive a restart." />
       <Loaded from={stats}>
         {(found) => (
           <>
             <div class="stats">
               <Stat label="Pending" value={whole(found.pending)} />
-              <Stat label="Scheduled" value={whole(found.scheduled)} extra="since the start" />
+              <Stat label="Scheduled" value={whole(found.scheduled)} extra="since the broker started" />
               <Stat label="Delivered" value={whole(found.delivered)} />
               <Stat label="Cancelled" value={whole(found.cancelled)} />
             </div>
@@ -143,7 +143,7 @@ function Pending({ topic, onChange }: { topic: string; onChange: () => void }) {
             columns={columns}
             rowKey={(row) => String(row.id)}
             first={{ column: "due" }}
-            empty={<Empty title="No delayed messages of this topic" />}
+            empty={<Empty title="No delayed messages in this topic" />}
           />
         </Card>
       )}

@@ -126,10 +126,10 @@ function lag(group: GroupInfo): { value: string; extra: string } {
   if (group.queue) {
     // Acknowledged messages after the oldest unacknowledged one count as lag, too.
     const left = group.queue.ready + group.queue.in_flight + group.queue.waiting;
-    return { value: whole(group.total_lag), extra: `from the oldest on, ${whole(left)} of them unacknowledged` };
+    return { value: whole(group.total_lag), extra: `since the oldest unacknowledged message, ${whole(left)} of them unacknowledged` };
   }
   const extra = group.uncommitted_lag
-    ? `messages, ${whole(group.uncommitted_lag)} of them in partitions without a commit`
+    ? `messages, ${whole(group.uncommitted_lag)} of them in partitions without a committed offset`
     : "messages";
   return { value: whole(group.total_lag), extra };
 }
@@ -265,7 +265,7 @@ function Partitions({ group }: { group: GroupInfo }) {
         columns={columns}
         rowKey={(row) => `${row.topic}/${row.partition}`}
         first={{ column: "lag", descending: true }}
-        empty={<Empty title="The group has no partition, and has committed nothing yet" />}
+        empty={<Empty title="No partitions assigned, no offsets committed" />}
       />
     </Card>
   );
@@ -304,8 +304,8 @@ function askDelete(name: string, members: number): void {
     verb: "Delete group",
     body: (
       <p>
-        The group <strong>{name}</strong> and how far it has read are forgotten; no message is. A
-        consumer that comes back under this name begins where its own setting says.
+        The group <strong>{name}</strong> and its committed offsets are deleted; messages are kept. A consumer that
+        rejoins starts at its auto.offset.reset.
         {members > 0 && ` It has ${many(members, "member")}: stop them first, the broker refuses to delete a group with members.`}
       </p>
     ),

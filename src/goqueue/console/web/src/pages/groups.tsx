@@ -110,7 +110,7 @@ export function GroupsPage() {
               rowTo={(row) => path("groups", row.group)}
               first={{ column: "lag", descending: true }}
               empty={
-                <Empty title={found.groups.length ? "No group has that in its name" : "There is no group yet"}>
+                <Empty title={found.groups.length ? "No matching groups" : "No groups"}>
                   {!found.groups.length && "A group is created by its first member, from any client."}
                 </Empty>
               }

@@ -54,7 +54,7 @@ function Detail({ letter }: { letter: LetterDetail }) {
   const { source_topic: source, source_partition: partition, source_offset: offset } = letter;
   return (
     <>
-      {letter.is_redriven && <Note>It was redriven or deleted; it is no longer listed.</Note>}
+      {letter.is_redriven && <Note>This dead letter was redriven or deleted and is no longer listed.</Note>}
       <div class="cause">
         <Badge tone="bad">{letter.reason ?? "unknown"}</Badge>
         <Lines text={letter.error ?? "No error was given."} most={8000} />

@@ -73,7 +73,7 @@ export function EditDialog({ topic, letter, onClose, onDone }: { topic: string; 
             label="Key"
             name="key"
             mono
-            hint={`${written(letter.key_encoding)}With another key it goes to the partition of that key.`}
+            hint={`${written(letter.key_encoding)}A different key may map to another partition.`}
             value={draft.key}
             onChange={(key) => set({ key })}
           />

@@ -77,12 +77,12 @@ export function ErrorTable({
               rowKey={(row) => `${row.reason} ${row.error}`}
               onRow={show}
               first={{ column: "count", descending: true }}
-              empty={<Empty title="No dead letters here" />}
+              empty={<Empty title="No dead letters" />}
             />
           </Card>
           <p class="muted small">
             Errors that differ only in numbers and ids are one group; # stands for those.
-            {data.others > 0 && ` ${whole(data.others)} letters have rarer errors, which are not listed.`}
+            {data.others > 0 && ` ${whole(data.others)} letters with less frequent errors are not listed.`}
             {data.next !== null && ` Only the first ${whole(data.letters)} letters are counted.`}
           </p>
         </>

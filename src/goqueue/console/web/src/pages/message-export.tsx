@@ -3,6 +3,7 @@ import { toast } from "../kit/toasts";
 import { Button } from "../kit/parts";
 import { path, withQuery } from "../lib/api";
 import { copied } from "../lib/clipboard";
+import { session } from "../lib/session";
 import type { Message } from "../lib/types";
 import { type Search, searchFields } from "./browse";
 
@@ -19,12 +20,18 @@ function quoted(text: string): string {
 }
 
 function copy(text: string, what: string): void {
-  void copied(text).then((isDone) => (isDone ? toast.ok(`${what} is copied.`) : toast.problem(new Error("The browser refused to copy."))));
+  void copied(text).then((isDone) => (isDone ? toast.ok(`${what} was copied.`) : toast.problem(new Error("The browser did not allow copying."))));
+}
+
+/** What a shell types; the key of a broker that needs one stays in the environment, out of its history. */
+function curlFor(at: string, rest = ""): string {
+  const login = session.value?.is_required ? ' -H "X-API-Key: $GOQUEUE_API_KEY"' : "";
+  return `curl ${quoted(window.location.origin + at)}${login}${rest}`;
 }
 
 export function ExportMenu({ topic, search }: { topic: string; search: Search }) {
   const at = path("topics", topic, "export");
-  const curl = `curl ${quoted(window.location.origin + withQuery(path("topics", topic, "search"), searchFields(search)))}`;
+  const curl = curlFor(withQuery(path("topics", topic, "search"), searchFields(search)));
   return (
     <details class="menu">
       <summary class="button plain">Export</summary>
@@ -34,7 +41,7 @@ export function ExportMenu({ topic, search }: { topic: string; search: Search })
             {label}
           </a>
         ))}
-        <button type="button" class="link" onClick={() => copy(curl, "The search")}>
+        <button type="button" class="link" onClick={() => copy(curl, "The search request")}>
           Copy as curl
         </button>
         <p class="muted small">Up to 100,000 messages that match the search.</p>
@@ -44,7 +51,7 @@ export function ExportMenu({ topic, search }: { topic: string; search: Search })
 }
 
 /** The request that publishes a message again. */
-export function curlOf(message: Message): string {
+function curlOf(message: Message): string {
   const { key, value, headers, encoding, key_encoding } = message;
   const body = {
     messages: [
@@ -56,14 +63,14 @@ export function curlOf(message: Message): string {
       },
     ],
   };
-  const at = window.location.origin + path("topics", message.topic, "messages");
-  return `curl ${quoted(at)} -H 'Content-Type: application/json' -d ${quoted(JSON.stringify(body))}`;
+  const rest = ` -H 'Content-Type: application/json' -d ${quoted(JSON.stringify(body))}`;
+  return curlFor(path("topics", message.topic, "messages"), rest);
 }
 
 export function CopyCurl({ message }: { message: Message }) {
   if (message.truncated) return null;
   return (
-    <Button icon="copy" onClick={() => copy(curlOf(message), "The request that publishes it")}>
+    <Button icon="copy" onClick={() => copy(curlOf(message), "The publish request")}>
       Copy as curl
     </Button>
   );

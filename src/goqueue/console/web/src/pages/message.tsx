@@ -36,7 +36,7 @@ export function MessageDetail({
         )}
         <Decoded message={message} />
         {shown.value === null ? (
-          <Note>It has no value: a tombstone. Compaction removes older messages of its key.</Note>
+          <Note>A tombstone: it has no value. Compaction removes older messages of its key.</Note>
         ) : (
           <ValueViewer
             key={fetched ? "whole" : "cut"}
@@ -105,7 +105,7 @@ function Headers({ headers }: { headers: readonly Header[] }) {
 
 function Decoded({ message }: { message: Message }) {
   const { decoded, decode_error: error } = message;
-  if (error) return <Note tone="warn">It names a schema, but does not fit it: {error}</Note>;
+  if (error) return <Note tone="warn">The value could not be decoded by the schema that it names: {error}</Note>;
   if (!decoded) return null;
   return (
     <>
@@ -133,7 +133,7 @@ export async function wholeOf(message: Message): Promise<Message> {
     { query: { offset: message.offset, limit: 1 } },
   );
   const found = messages[0];
-  if (found?.offset !== message.offset) throw new Error("The message does not exist any more.");
+  if (found?.offset !== message.offset) throw new Error("The message is no longer stored.");
   return found;
 }
 
@@ -160,10 +160,10 @@ function WholeValue({
   return (
     <>
       <Note>
-        Only the beginning is shown
+        The value is truncated
         {message.size_bytes !== undefined && `: the message has ${bytes(message.size_bytes)}`}.{" "}
         <Button busy={busy} onClick={() => void fetchIt()}>
-          Fetch all of it
+          Fetch the whole value
         </Button>
       </Note>
       {problem !== null && <ProblemNote problem={problem} />}

@@ -200,9 +200,9 @@ function Results({
     if (found.busy || found.problem) return null;
     if (isEmpty) return <Empty title="The topic is empty">Publish a message here, or from any client.</Empty>;
     return (
-      <Empty title="No messages here">
+      <Empty title="No messages">
         {found.scanned > 0
-          ? `${whole(found.scanned)} messages examined, none matches.`
+          ? `${whole(found.scanned)} messages scanned, no match.`
           : "No messages in the searched range."}
       </Empty>
     );
@@ -375,10 +375,10 @@ function Progress({
       {found.problem && !found.problem.isAway && <ProblemNote problem={found.problem} />}
       <span class="muted num" role="status">
         {found.busy && found.scanned === 0 && "Reading…"}
-        {found.busy && found.scanned > 0 && `${whole(found.scanned)} messages examined so far…`}
+        {found.busy && found.scanned > 0 && `${whole(found.scanned)} messages scanned so far…`}
         {!found.busy && found.messages.length > 0 && `${whole(found.messages.length)} shown`}
-        {!found.busy && found.messages.length > 0 && isFiltered && `, ${whole(found.scanned)} examined`}
-        {!found.busy && found.messages.length > 0 && !found.hasMore && ". That is all."}
+        {!found.busy && found.messages.length > 0 && isFiltered && `, ${whole(found.scanned)} scanned`}
+        {!found.busy && found.messages.length > 0 && !found.hasMore && ". End of the results."}
       </span>
       {found.busy && found.scanned > 0 && <Button onClick={onStop}>Stop</Button>}
       {!found.busy && found.hasMore && <Button onClick={onMore}>Show more</Button>}

@@ -35,7 +35,7 @@ export function NewTopic({ onClose }: { onClose: () => void }) {
       ...(retention ? { retention_hours: Number(retention) } : {}),
       ...(cleanup === "delete" ? {} : { settings: { "cleanup.policy": cleanup } }),
     });
-    toast.ok(`Topic ${made.name} is there, with ${many(made.num_partitions, "partition")}.`);
+    toast.ok(`Topic ${made.name} was created with ${many(made.num_partitions, "partition")}.`);
     onClose();
     go(path("topics", made.name));
   };
@@ -59,7 +59,7 @@ export function NewTopic({ onClose }: { onClose: () => void }) {
             value={partitions}
             onChange={setPartitions}
             placeholder="default"
-            hint="Can grow later, not shrink."
+            hint="Can be increased later, not reduced."
           />
           <SelectField
             label="Retention"

@@ -36,7 +36,7 @@ export function OverviewPage() {
       <>
         <PageHead title="Overview" />
         {who?.allowed.see_cluster === false ? (
-          <Empty title="You may not see the overview">
+          <Empty title="You may not see the cluster overview">
             It needs the right to describe the cluster. Ask an administrator for it, or go to{" "}
             <Link to="/topics">the topics</Link> that you may see.
           </Empty>

@@ -89,7 +89,7 @@ export function PipelinesPage() {
               first={{ column: "name" }}
               empty={
                 pipelines.length ? (
-                  <Empty title="No pipeline has that in its name" />
+                  <Empty title="No matching pipelines" />
                 ) : (
                   <Empty title="No pipeline has reported">
                     <code>goqueue pipeline run FILE</code> reports here when the file names the broker's HTTP address.
@@ -111,7 +111,7 @@ const QUERIES: Column<Query>[] = [
   { id: "batch", title: "Batch", number: true, minor: true, sort: (row) => row.batch_id, cell: (row) => whole(row.batch_id) },
   { id: "took", title: "Batch duration", number: true, minor: true, sort: (row) => row.batch_ms, cell: (row) => milliseconds(row.batch_ms) },
   { id: "rate", title: "Rows", number: true, sort: (row) => row.rows_per_second, cell: (row) => perSecond(row.rows_per_second) },
-  { id: "rows", title: "In all", number: true, minor: true, sort: (row) => row.rows, cell: (row) => whole(row.rows) },
+  { id: "rows", title: "Total rows", number: true, minor: true, sort: (row) => row.rows, cell: (row) => whole(row.rows) },
   { id: "lag", title: "Lag", number: true, sort: (row) => row.lag, cell: (row) => whole(row.lag) },
   { id: "group", title: "Group", minor: true, cell: (row) => (row.group ? <Link to={path("groups", row.group)}>{row.group}</Link> : "–") },
 ];
@@ -162,13 +162,13 @@ export function PipelinePage({ params }: { params: Params }) {
                 </p>
               </Note>
             ))}
-            <Card title="Where it runs">
+            <Card title="Driver">
               <Facts
                 items={[
                   ["Master", found.master],
                   ["Driver", `${found.host}, process ${found.pid}`],
                   ["File", <Plain text={found.file ?? "–"} />],
-                  ["Spark's own page", <SparkPage at={found.spark_ui} />],
+                  ["Spark UI", <SparkPage at={found.spark_ui} />],
                   ["Last report", <Time ms={found.updated_at} />],
                 ]}
               />

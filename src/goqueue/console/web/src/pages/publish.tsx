@@ -273,7 +273,7 @@ function Published({ topic, result, onClose }: { topic: string; result: Result; 
     <Note tone="good">
       Stored in partition {result.partition} at offset {whole(result.offset)}.{" "}
       <Button kind="ghost" onClick={show}>
-        Show it
+        Show message
       </Button>
     </Note>
   );

@@ -104,10 +104,10 @@ export function QueuesPage() {
                 first={{ column: "flight", descending: true }}
                 empty={
                   all?.length ? (
-                    <Empty title="No queue group has that in its name" />
+                    <Empty title="No matching queue groups" />
                   ) : (
-                    <Empty title="There is no queue group">
-                      A group is a queue once its first member joins as one: over HTTP, with GoQueue's own client, or as a
+                    <Empty title="No queue groups">
+                      A group becomes a queue group when its first member joins as one: over HTTP, with GoQueue's client, or as a
                       Kafka share consumer.
                     </Empty>
                   )

@@ -20,8 +20,8 @@ type Change = {
 type Answer = { group: string; dry_run: boolean; changes: Change[] };
 
 const STRATEGIES = [
-  { value: "earliest", label: "The oldest message" },
-  { value: "latest", label: "The end: new messages only" },
+  { value: "earliest", label: "Earliest: the oldest message" },
+  { value: "latest", label: "Latest: new messages only" },
   { value: "timestamp", label: "A time" },
   { value: "offset", label: "An offset" },
 ];
@@ -34,7 +34,7 @@ const COLUMNS: Column<Change>[] = [
 ];
 
 function effect({ before, after }: Change): string {
-  if (before === null) return "it begins there";
+  if (before === null) return "no committed offset before";
   if (after > before) return `${many(after - before, "message is", "messages are")} skipped`;
   if (after < before) return `${many(before - after, "message is", "messages are")} read again`;
   return "nothing changes";
@@ -86,7 +86,7 @@ export function ResetOffsets({
       <Dialog title="Reset offsets" onClose={onClose} wide>
         <Note tone="good">
           <p role="status">
-            {group.group} reads {topic} on from elsewhere: {many(result.changes.length, "partition was", "partitions were")} changed.
+            Committed offsets of {group.group} on {topic} were reset: {many(result.changes.length, "partition was", "partitions were")} changed.
           </p>
         </Note>
         <Changes answer={result} />
@@ -108,7 +108,7 @@ export function ResetOffsets({
         <Changes answer={preview} />
         {group.member_count > 0 && (
           <Note tone="warn">
-            <p>The group has {many(group.member_count, "member")}. Stop them first: the broker refuses while they are there.</p>
+            <p>The group has {many(group.member_count, "member")}. Stop them first: the broker refuses to reset offsets of a group with members.</p>
           </Note>
         )}
         {problem !== null && <ProblemNote problem={problem} />}
@@ -142,7 +142,7 @@ export function ResetOffsets({
           value={partition}
           onChange={setPartition}
           choices={[
-            { value: "-1", label: "All of them" },
+            { value: "-1", label: "All partitions" },
             ...[...(places.get(topic) ?? [])].map((each) => ({ value: String(each), label: String(each) })),
           ]}
         />

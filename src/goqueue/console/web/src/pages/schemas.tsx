@@ -88,7 +88,7 @@ export function SchemasPage() {
               rowKey={(row) => row.subject}
               rowTo={(row) => path("schemas", row.subject)}
               first={{ column: "subject" }}
-              empty={<Empty title={subjects.data?.length ? "No subject has that in its name" : "No schema is registered"} />}
+              empty={<Empty title={subjects.data?.length ? "No matching subjects" : "No schemas"} />}
             />
           </Card>
         )}
@@ -143,7 +143,7 @@ export function SubjectPage({ params }: { params: Params }) {
               ? undefined
               : (found.find((each) => String(each.version) === against) ??
                 found.filter((each) => right && each.version < right.version).at(-1));
-          if (!right || !newest) return <Empty title="The subject has no version" />;
+          if (!right || !newest) return <Empty title="No versions" />;
           return (
             <>
               <div class="toolbar">
@@ -156,7 +156,7 @@ export function SubjectPage({ params }: { params: Params }) {
                 />
                 {level.data && (
                   <SelectField
-                    label="New versions must be"
+                    label="Compatibility"
                     value={level.data.compatibilityLevel}
                     onChange={(value) => askLevel(subject, value, level.reload)}
                     choices={LEVELS.map((each) => ({ value: each, label: each.toLowerCase().replaceAll("_", " ") }))}
@@ -168,7 +168,7 @@ export function SubjectPage({ params }: { params: Params }) {
                   items={[
                     ["Type", typeOf(right)],
                     ["Schema id", whole(right.id)],
-                    ["Refers to", right.references?.length ? right.references.map((each) => `${each.subject} ${each.version}`).join(", ") : "nothing"],
+                    ["References", right.references?.length ? right.references.map((each) => `${each.subject} ${each.version}`).join(", ") : "nothing"],
                   ]}
                 />
               </Card>
@@ -259,7 +259,7 @@ function Register({ subject, from, onClose }: { subject?: string; from?: Version
           setVerdict(null);
           setProblem(null);
           const made = await api.post<{ id: number }>(path("subjects", name, "versions"), body);
-          toast.ok(`${name} is registered: its schema has the id ${made.id}.`);
+          toast.ok(`${name} was registered with schema id ${made.id}.`);
           onClose();
           go(path("schemas", name));
         }}
@@ -299,7 +299,7 @@ function askLevel(subject: string, level: string, onDone: () => void): void {
     ),
     run: async () => {
       await api.put(path("config", subject), { compatibility: level });
-      return <p>It is {level.toLowerCase().replaceAll("_", " ")} now.</p>;
+      return <p>Compatibility of {subject} is {level.toLowerCase().replaceAll("_", " ")} now.</p>;
     },
     then: onDone,
   });

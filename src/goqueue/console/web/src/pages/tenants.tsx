@@ -74,7 +74,7 @@ export function TenantsPage() {
     <>
       <PageHead
         title="Tenants"
-        lead="Namespaces with quotas of their own."
+        lead="Isolated namespaces, each with its own topics, users and quotas."
         actions={!isOff && who?.allowed.change_access && <Button kind="primary" icon="plus" onClick={() => setMaking(true)}>New tenant</Button>}
       />
       {isOff && (
@@ -85,7 +85,7 @@ export function TenantsPage() {
       {!isOff && <Loaded from={found}>
         {(rows) => (
           <Card flush>
-            <Table label="Tenants" rows={rows} columns={COLUMNS} rowKey={(row) => row.id} rowTo={(row) => path("tenants", row.id)} first={{ column: "id" }} empty={<Empty title="There is no tenant yet">Without tenants all topics are in one namespace, without quotas.</Empty>} />
+            <Table label="Tenants" rows={rows} columns={COLUMNS} rowKey={(row) => row.id} rowTo={(row) => path("tenants", row.id)} first={{ column: "id" }} empty={<Empty title="No tenants">Without tenants all topics are in one namespace, without quotas.</Empty>} />
           </Card>
         )}
       </Loaded>}
@@ -100,7 +100,7 @@ function NewTenant({ onClose, onDone }: { onClose: () => void; onDone: () => voi
   const [description, setDescription] = useState("");
   const make = async () => {
     await api.post("/admin/tenants", { id, name: name || id, description });
-    toast.ok(`Tenant ${id} is there, with the default quotas.`);
+    toast.ok(`Tenant ${id} was created with the default quotas.`);
     onDone();
     onClose();
   };
@@ -198,7 +198,7 @@ function Actions({ tenant, at, onDone }: { tenant: Tenant; at: At; onDone: () =>
   const activate = async () => {
     try {
       await api.post(at("activate"), {});
-      toast.ok(`Tenant ${tenant.id} is served again.`);
+      toast.ok(`Tenant ${tenant.id} was activated.`);
       onDone();
     } catch (error) {
       toast.problem(error);
@@ -217,7 +217,7 @@ function Suspend({ tenant, at, onClose, onDone }: { tenant: Tenant; at: string; 
   const [reason, setReason] = useState("");
   const suspend = async () => {
     await api.post(at, { reason });
-    toast.ok(`Tenant ${tenant.id} is suspended.`);
+    toast.ok(`Tenant ${tenant.id} was suspended.`);
     onDone();
     onClose();
   };
@@ -225,7 +225,7 @@ function Suspend({ tenant, at, onClose, onDone }: { tenant: Tenant; at: string; 
     <Dialog title={`Suspend ${tenant.id}`} onClose={onClose}>
       <Form verb="Suspend tenant" onSubmit={suspend} onCancel={onClose}>
         <p>Its clients can neither publish, consume nor change anything until it is activated. Its data is kept.</p>
-        <TextField label="Reason" name="reason" hint="Its clients are told." value={reason} onChange={setReason} />
+        <TextField label="Reason" name="reason" hint="Returned to its clients in errors." value={reason} onChange={setReason} />
       </Form>
     </Dialog>
   );
@@ -236,7 +236,7 @@ function ChangeQuotas({ tenant, at, onClose, onDone }: { tenant: Tenant; at: str
   const change = async () => {
     const changed = Object.entries(values).filter(([name, text]) => text !== String(tenant.quotas[name]));
     await api.patch(at, { quotas: Object.fromEntries(changed.map(([name, text]) => [name, wholeNumber(text, name)])) });
-    toast.ok("The quotas count from now on.");
+    toast.ok("The quotas were changed; they apply from now on.");
     onDone();
     onClose();
   };
@@ -263,7 +263,7 @@ function askDelete(tenant: Tenant, at: string, onDone: () => void): void {
     run: async () => {
       const said = await api.delete<{ status: string }>(`${at}?force=true`);
       isGone = said.status === "deleted";
-      return <p>The tenant {isGone ? "was deleted." : "is being deleted: its groups go once their members have left."}</p>;
+      return <p>The tenant {isGone ? "was deleted." : "is being deleted: its groups are deleted once their members have left."}</p>;
     },
     then: () => (isGone ? go("/tenants") : onDone()),
   });

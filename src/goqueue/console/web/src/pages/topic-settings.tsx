@@ -74,7 +74,7 @@ export function TopicSettings({ topic, onChanged }: Props) {
             </>
           ) : (
             <Card>
-              <Empty title="No setting has that in its name or description" />
+              <Empty title="No matching settings" />
             </Card>
           )
         }
@@ -207,7 +207,7 @@ function Whole({ topic, onChanged }: Props) {
         <li>
           <div>
             <strong>Add partitions</strong>
-            <p class="muted">It has {topic.num_partitions}. Partitions cannot be taken away again.</p>
+            <p class="muted">It has {topic.num_partitions}. The number of partitions cannot be reduced.</p>
           </div>
           <Button onClick={() => setGrowing(true)}>Add partitions…</Button>
         </li>
@@ -224,7 +224,7 @@ function Whole({ topic, onChanged }: Props) {
           <div>
             <strong>Purge messages</strong>
             <p class="muted">
-              {many(topic.total_messages, "message goes", "messages go")}; the topic and its settings stay.
+              Deletes {many(topic.total_messages, "message")}; the topic and its settings are kept.
             </p>
           </div>
           <Button kind="danger" icon="eraser" onClick={() => purge(topic, onChanged)}>
@@ -258,7 +258,7 @@ function purge(topic: TopicInfo, onChanged: () => void): void {
       <>
         <p>
           This removes <b>{many(topic.total_messages, "message")}</b> ({bytes(topic.size_bytes)}), all there are
-          in {many(topic.num_partitions, "partition")}. They cannot be brought back.
+          in {many(topic.num_partitions, "partition")}. This cannot be undone.
         </p>
         <p>Offsets continue from where they are. Groups with lag skip to the end.</p>
       </>
@@ -283,15 +283,15 @@ function remove(topic: TopicInfo): void {
       <>
         <p>
           This deletes the topic with <b>{many(topic.total_messages, "message")}</b> ({bytes(topic.size_bytes)})
-          in {many(topic.num_partitions, "partition")}, and how far groups have read it. It cannot be brought
-          back.
+          in {many(topic.num_partitions, "partition")}, and the committed offsets of groups. This cannot be
+          undone.
         </p>
         <p>A client that keeps publishing to it may create it again, empty.</p>
       </>
     ),
     run: async () => {
       await api.delete(path("topics", topic.name));
-      return `Topic ${topic.name} is deleted.`;
+      return `Topic ${topic.name} was deleted.`;
     },
     then: () => go("/topics"),
   });
@@ -305,7 +305,7 @@ function compact(topic: TopicInfo, onChanged: () => void): void {
   ask({
     title: `Compact ${topic.name}`,
     verb: "Compact",
-    body: <p>Of each key, only the newest message stays; older ones are removed from sealed segments.</p>,
+    body: <p>Only the newest message of each key is kept; older ones are removed from sealed segments.</p>,
     run: async () => {
       const done = await api.post<Compacted>(`/admin${path("topics", topic.name, "compact")}`, {});
       const gone = done.partitions.reduce((sum, each) => sum + (each.records_before ?? 0) - (each.records_after ?? 0), 0);
@@ -329,8 +329,8 @@ function Grow({ topic, onClose, onChanged }: Props & { onClose: () => void }) {
     <Dialog title={`Add partitions to ${topic.name}`} onClose={onClose}>
       <Form verb="Add partitions" onSubmit={grow} onCancel={onClose}>
         <Note tone="warn">
-          Keys may map to other partitions from now on: messages of a key that are stored already stay
-          where they are, and its order across the change is lost.
+          Keys may map to other partitions from now on. Stored messages are not moved: the order of a key across the
+          change is not kept.
         </Note>
         <TextField
           label="Total partitions"

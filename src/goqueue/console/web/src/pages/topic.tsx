@@ -94,7 +94,7 @@ function Summary({ topic }: { topic: TopicInfo }) {
       <Stat label="Partitions" value={whole(topic.num_partitions)} />
       {!topic.internal && (
         <Stat
-          label="Read by"
+          label="Consumer groups"
           value={readers === undefined ? NONE : many(readers, "group")}
           to={withQuery("/groups", { filter: topic.name })}
         />
@@ -104,7 +104,7 @@ function Summary({ topic }: { topic: TopicInfo }) {
         label="State"
         value={failed ? `${failed} failed` : "Healthy"}
         tone={failed ? "bad" : "neutral"}
-        extra={topic.internal ? "kept by the broker for itself" : undefined}
+        extra={topic.internal ? "internal topic" : undefined}
       />
     </div>
   );

@@ -128,7 +128,7 @@ export function TopicsPage() {
               rowTo={(row) => path("topics", row.name)}
               first={{ column: "name" }}
               empty={
-                <Empty title={chosen?.length ? "No topic has that in its name" : "There is no topic yet"}>
+                <Empty title={chosen?.length ? "No matching topics" : "No topics"}>
                   {!chosen?.length && "Create one here, or let a Kafka client create it by publishing."}
                 </Empty>
               }

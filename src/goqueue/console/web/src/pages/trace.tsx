@@ -170,7 +170,7 @@ function SpanCard({ span }: { span: Span }) {
           ["When", <Time ms={span.timestamp} />],
           ["Duration", milliseconds(span.duration_ms)],
           ...(span.topic !== null
-            ? [["Place", <Plain text={`${span.topic} ${span.partition ?? "–"}/${span.offset ?? "–"}`} />] as [string, preact.JSX.Element]]
+            ? [["Message", <Plain text={`${span.topic} ${span.partition ?? "–"}/${span.offset ?? "–"}`} />] as [string, preact.JSX.Element]]
             : []),
           ...(span.deliver_at !== null ? [["Due", <Time ms={span.deliver_at} />] as [string, preact.JSX.Element]] : []),
           ...said

@@ -138,7 +138,7 @@ export function TracesPage() {
       <Chips wanted={wanted} />
       {stats.data && stats.data.damaged_lines > 0 && (
         <Note tone="warn">
-          <p>{whole(stats.data.damaged_lines)} lines of trace files could not be read and were passed over; the log names the files.</p>
+          <p>{whole(stats.data.damaged_lines)} lines of trace files could not be read and were skipped; the log names the files.</p>
         </Note>
       )}
       <Loaded from={found}>
@@ -146,7 +146,7 @@ export function TracesPage() {
           <>
             {!complete && (
               <Note>
-                <p>The search stopped at its bound. Narrow the filters.</p>
+                <p>The search reached its limit. Narrow the filters.</p>
               </Note>
             )}
             <Card flush>

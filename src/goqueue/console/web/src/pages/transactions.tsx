@@ -46,7 +46,7 @@ export function TransactionsPage() {
     { id: "open", title: "Open since", sort: (row) => row.started_at ?? 0, cell: (row) => (row.started_at ? <Ago ms={row.started_at} /> : "–") },
     { id: "timeout", title: "Timeout", number: true, minor: true, sort: (row) => row.transaction_timeout_ms, cell: (row) => duration(row.transaction_timeout_ms) },
     { id: "producer", title: "Producer", number: true, minor: true, sort: (row) => row.producer_id, cell: (row) => `${row.producer_id}, epoch ${row.epoch}` },
-    { id: "partitions", title: "Wrote to", minor: true, cell: (row) => <Plain text={touched(row) || "–"} most={80} /> },
+    { id: "partitions", title: "Partitions", minor: true, cell: (row) => <Plain text={touched(row) || "–"} most={80} /> },
     {
       id: "abort",
       title: "",
@@ -102,7 +102,7 @@ function askAbort(row: Transaction, onDone: () => void): void {
     ),
     run: async () => {
       await api.post("/transactions/abort", { transactional_id: row.transactional_id });
-      return <p>The transaction of {row.transactional_id} is aborted.</p>;
+      return <p>The transaction of {row.transactional_id} was aborted.</p>;
     },
     then: onDone,
   });

@@ -90,7 +90,7 @@ export function WebhooksPage() {
     <>
       <PageHead
         title="Webhooks"
-        lead="Events of the cluster, posted to other servers. Failed deliveries are retried with back-off, then dead-lettered."
+        lead="Cluster events, posted to URLs. Failed deliveries are retried with back-off, then dead-lettered."
         actions={!isOff && who?.allowed.change_access && <Button kind="primary" icon="plus" onClick={() => setMaking(true)}>New webhook</Button>}
       />
       {isOff && (
@@ -108,7 +108,7 @@ export function WebhooksPage() {
               rowKey={(row) => row.id}
               rowTo={(row) => path("webhooks", row.id)}
               first={{ column: "url" }}
-              empty={<Empty title="There is no webhook yet">A webhook posts events, such as topic.created, to a URL of yours.</Empty>}
+              empty={<Empty title="No webhooks">A webhook posts events, such as topic.created, to a URL.</Empty>}
             />
           </Card>
         )}
@@ -138,7 +138,7 @@ function NewWebhook({ onClose, onDone }: { onClose: () => void; onDone: () => vo
       {made ? (
         <>
           <Note tone="good">
-            <p>The webhook is there. Its secret signs each request and is shown only now:</p>
+            <p>The webhook was created. Each request is signed with this secret, which is shown only now:</p>
             <p>
               <code>{made.secret}</code> <CopyButton text={made.secret ?? ""} />
             </p>
@@ -257,7 +257,7 @@ function Dead({ events, at, onDone }: { events: DeadEvent[]; at: string; onDone:
     ask({
       title: "Redeliver",
       verb: "Redeliver",
-      body: <p>{chosen ? many(chosen.length, "dead event") : "Every dead event"} of this webhook goes to the end of its queue, with the same id.</p>,
+      body: <p>{chosen ? many(chosen.length, "dead-lettered event") : "Every dead-lettered event"} of this webhook is moved to the end of its queue, with the same id.</p>,
       run: async () => {
         const done = await api.post<{ events: number }>(at, chosen ? { events: chosen.map((each) => each.event) } : {});
         return <p>{many(done.events, "event")} will be delivered again.</p>;
@@ -283,7 +283,7 @@ function askDelete(at: string, url: string): void {
     title: "Delete webhook",
     danger: true,
     verb: "Delete webhook",
-    body: <p>No further event is posted to <Plain text={url} most={120} />. Pending and dead events of it are deleted.</p>,
+    body: <p>No further event is posted to <Plain text={url} most={120} />. Its pending and dead-lettered events are deleted.</p>,
     run: async () => {
       await api.delete(at);
       return <p>The webhook was deleted.</p>;
