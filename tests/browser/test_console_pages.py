@@ -205,3 +205,31 @@ def test_a_page_that_gets_no_stream_asks_every_now_and_then(
     expect(page.locator(".sidebar .live")).to_have_text("Polling")
     expect(page.get_by_text("Healthy")).to_be_visible()
     expect(page.get_by_text("Cannot reach the broker.")).to_be_hidden()
+
+
+def test_traces_begin_with_what_failed_then_the_slow_ones(
+    open_page: Callable[..., Page], api: HttpApi
+) -> None:
+    topic_of(api, "traced")
+    joined = api.post("/groups/tracers/join", {"topics": ["traced"], "assignment": "shared"})
+    poll = f"/groups/tracers/poll?member_id={joined['member_id']}&timeout=60s&limit=1"
+
+    def receipt(value: str) -> dict[str, str]:
+        api.publish("traced", value)
+        (message,) = api.get(poll)["messages"]
+        assert message["value"] == value
+        return {"receipt_handle": message["receipt_handle"]}
+
+    slow = receipt("slow")  # takes longer than what happens before its acknowledgement
+    api.post("/messages/reject", {**receipt("failed"), "reason": "no customer"})
+    api.post("/messages/ack", receipt("good"))
+    api.post("/messages/ack", slow)
+    page = open_page("/traces?topic=traced")
+    listed = page.get_by_role("region", name="Traces").locator("tbody tr")
+    expect(listed).to_have_text(
+        [
+            re.compile("traced 0/1.*failed"),
+            re.compile("traced 0/0.*completed"),
+            re.compile("traced 0/2.*completed"),
+        ]
+    )
