@@ -146,7 +146,9 @@ class TenantRemoval:
         try:
             found = await self.belongings(tenant.id)
         except GoQueueError as error:
-            logger.info("tenant %s: what it has is not known yet: %s", tenant.id, error)
+            logger.info(
+                "deleting tenant %s: listing its resources failed, retrying: %s", tenant.id, error
+            )
             return
         for name in found.topics:
             await self._attempt(f"topic {name}", self._delete_topic(name))

@@ -231,7 +231,7 @@ class NodeAgent:
         part = self._parts.get(token)
         if part is None:
             raise UnknownBackupError(
-                f"this node knows nothing of {token}: it was started anew meanwhile; begin again"
+                f"no backup {token} on this node, which was restarted meanwhile: start it again"
             )
         part = self._part(token)
         is_done = part.task is None or part.task.done()

@@ -195,7 +195,9 @@ class ViewKeeper:
                     backoff_s = _FIRST_BACKOFF_S
                     self._apply(changes.revision, changes.changes)
             except MetadataCompactedError:
-                logger.info("the metadata is read again: changes that were missed are forgotten")
+                logger.info(
+                    "missed metadata changes were compacted away: reading all metadata again"
+                )
                 await self._retried(self._read, "reading the metadata again")
             except GoQueueError as error:
                 self.is_current = False
@@ -354,4 +356,4 @@ def _guarded(call: Callable[[], None]) -> None:
     try:
         call()
     except Exception:
-        logger.exception("a change of the metadata was not taken in")
+        logger.exception("applying a metadata change failed")

@@ -133,7 +133,7 @@ class Verifier:
         except (UnknownTopicError, UnknownTopicIdError):
             rests = [Rest.ABSENT] * len(batches)
         except GoQueueError as error:
-            logger.info("whether delayed messages count is asked again: %s", error)
+            logger.info("checking whether delayed messages were stored failed, retrying: %s", error)
             return batches
         undecided = []
         for batch, rest in zip(batches, rests, strict=True):

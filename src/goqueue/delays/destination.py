@@ -252,7 +252,7 @@ class Destination:
             self._outcomes.settled += [intent.number for intent in self.unresolved]
             self.unresolved.clear()
         except GoQueueError as error:
-            logger.info("what became of delayed messages is asked again: %s", error)
+            logger.info("checking whether due messages were delivered failed, retrying: %s", error)
             return False
         return True
 

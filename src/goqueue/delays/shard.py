@@ -213,7 +213,10 @@ class DelayShard:
             try:
                 self.parts.void(batch)
             except DelaysUnavailableError:
-                logger.info("whoever leads unit %d next finds out what is void", self.unit)
+                logger.info(
+                    "unit %d moved: its new leader finds which delayed messages were not stored",
+                    self.unit,
+                )
 
     def doubt(self, batch: UnconfirmedBatch) -> None:
         """Nobody knows what became of the rest of a batch: ask the leader of its partition."""

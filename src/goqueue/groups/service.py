@@ -272,8 +272,8 @@ class Groups(GroupShards):
     def _refuse_share_group(self, group_id: str) -> None:
         if self.shares_messages(group_id):
             raise InconsistentGroupProtocolError(
-                f"{group_id!r} shares out messages, not partitions: choose another name for a "
-                "consumer group"
+                f"group {group_id!r} is a queue group, expected a consumer group: choose another "
+                "group name"
             )
 
     def topics(self) -> TopicCatalogue:

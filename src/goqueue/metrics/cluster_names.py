@@ -83,11 +83,12 @@ FAILURE_DETECTIONS: Final = CounterName(
     "cluster_failure_detections_total", "Times that this node began to suspect another one."
 )
 HEARTBEATS_RECEIVED: Final = CounterName(
-    "cluster_heartbeats_received_total", "Pings received from other nodes, ten a second of each."
+    "cluster_heartbeats_received_total",
+    "Heartbeats received from other nodes, ten a second of each.",
 )
 HEARTBEATS_MISSED: Final = CounterName(
     "cluster_heartbeats_missed_total",
-    "Pings of other nodes that were due while nothing was heard of them for 0.3 s.",
+    "Heartbeats of other nodes that were due while none had arrived for 0.3 s.",
 )
 
 OF_CLUSTERS: Final[tuple[Definition, ...]] = tuple(

@@ -144,7 +144,7 @@ class _Parser:
         if found is None:
             rest = self._text[self.at : self.at + 20]
             raise JsonPathError(
-                f"at character {self.at + 1}: {rest!r} is nothing to compare with; expected a "
+                f"at character {self.at + 1}: found {rest!r}, expected a "
                 "string in quotes, a number, true, false or null"
             )
         at, self.at = self.at, found.end()

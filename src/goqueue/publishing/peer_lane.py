@@ -97,7 +97,7 @@ class PeerLane:
                 for result in topic.partitions
             }
         except RequestError as error:
-            _log.error("node %d answers Produce with nonsense: %s", self.node_id, error)
+            _log.error("node %d sent an invalid Produce response: %s", self.node_id, error)
             self.close()
             self._fail(batches, error)
             return

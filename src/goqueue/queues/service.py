@@ -73,8 +73,8 @@ class Queues(QueueShards):
             await shard.put_group(group_id, settings)
         if group.settings.mode is not settings.mode:
             raise GroupModeError(
-                f"group {group_id!r} hands out messages in {group.settings.mode} mode, not "
-                f"{settings.mode}: join it so, or delete it first"
+                f"group {group_id!r} is in {group.settings.mode} mode, expected {settings.mode}: "
+                f"join it in {group.settings.mode} mode, or delete it first"
             )
         return group
 
@@ -93,8 +93,8 @@ class Queues(QueueShards):
         for each in listings:
             if each.group_id == group_id and (mode is Mode.SHARED or each.member_count):
                 raise GroupModeError(
-                    f"{group_id!r} is a consumer group, which reads by offsets: choose another "
-                    "name for a group that hands its messages out one by one"
+                    f"group {group_id!r} is a consumer group, expected a queue group: choose "
+                    "another group name"
                 )
 
     async def join(self, group_id: str, settings: QueueSettings) -> QueueGroup:

@@ -108,7 +108,7 @@ def _on_hangup(node: Node) -> None:
     running: set[asyncio.Task[None]] = set()
 
     def reload() -> None:
-        logger.info("SIGHUP: looking at the files of the certificates")
+        logger.info("SIGHUP: reloading certificates")
         task = asyncio.get_running_loop().create_task(node.renewal.now())
         running.add(task)
         task.add_done_callback(running.discard)

@@ -131,7 +131,7 @@ class FollowedState:
                 await self._follow()
             except GoQueueError as error:
                 _log.info(
-                    "%s: what other nodes have stored is not known yet: %s", self.place, error
+                    "%s: reading records of other nodes failed, retrying: %s", self.place, error
                 )
             self._note(-1)
             await asyncio.sleep(_RETRY_S)

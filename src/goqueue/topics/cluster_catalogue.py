@@ -123,7 +123,7 @@ class ClusterTopics(Topics):
         try:
             await self._keeper.catch_up()
         except MetadataUnavailableError as error:
-            logger.info("topics that are new elsewhere are not known here: %s", error)
+            logger.info("refreshing the topics from the metadata store failed: %s", error)
         finally:
             self._refreshed_s = self._clock.monotonic_s()
             self._refreshing = None
@@ -162,7 +162,7 @@ class ClusterTopics(Topics):
                 topic = self._topic(name, decode(value, StoredTopic, TOPICS + name), revision)
             except (GoQueueError, ValueError) as error:
                 self.unreadable.add(name)
-                logger.error("topic %s is not understood here: %s", name, error)  # noqa: TRY400 - the text says it
+                logger.error("reading the metadata of topic %s failed: %s", name, error)  # noqa: TRY400 - the text says it
                 continue
             self.unreadable.discard(name)
             if old is not None and old.topic_id != topic.topic_id:

@@ -71,7 +71,7 @@ def test_messages_that_are_deleted_meanwhile_are_skipped_with_a_word(caplog):
         cluster.count, cluster.log_start = 30, 20
         await until(lambda: len(found) == 15 or reading.done())
         assert found == [*range(5), *range(20, 30)]
-        assert "read on at offset 20" in caplog.text
+        assert "consuming from offset 20" in caplog.text
         cluster.count = cluster.log_start = 3  # the log is shorter than it was
         with pytest.raises(OffsetOutOfRangeError):
             await reading

@@ -178,7 +178,7 @@ class GroupReader:
                     raise
                 self._last_error = error
                 failures += 1
-                _log.info("group %s hears of this member in a moment: %s", self.group, error)
+                _log.info("heartbeat to group %s failed, retrying: %s", self.group, error)
                 pause_s = self._link.settings.backoff_s(failures)
             else:
                 failures = 0
@@ -279,7 +279,9 @@ class GroupReader:
         if first[place] <= offset <= end[place]:
             return offset
         found = first[place] if self._start_at == ENDS["earliest"] else end[place]
-        _log.warning("%s has no offset %d: it is read on at %d", place, offset, found)
+        _log.warning(
+            "%s: offset %d is out of range, consuming from offset %d", place, offset, found
+        )
         return found
 
     # --- Committing ------------------------------------------------------------------------------

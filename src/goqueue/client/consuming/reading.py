@@ -153,7 +153,7 @@ async def _relocate(link: Link, place: TopicPartition, offset: int) -> int:
         raise OffsetOutOfRangeError(offset, first[place], end[place])
     if offset < first[place]:
         _log.warning(
-            "%s is read on at offset %d: what was stored from %d on is not kept any more",
+            "%s: consuming from offset %d, messages from offset %d on are no longer stored",
             place,
             first[place],
             offset,

@@ -82,5 +82,5 @@ class BrokerWatch:
                         include_topic_authorized_operations=False,
                     )
             except (GoQueueError, TimeoutError) as error:
-                _log.info("%s does not say which brokers there are: %s", address, error)
+                _log.info("fetching metadata from %s failed: %s", address, error)
         return None

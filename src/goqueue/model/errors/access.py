@@ -9,7 +9,7 @@ from goqueue.model.errors.storage import StorageError
 
 
 class CredentialError(GoQueueError):
-    """Something is wrong with a user's keys, or with a login."""
+    """A login, or a request about users, keys, roles or rules, cannot be served."""
 
 
 class AuthenticationFailedError(CredentialError):
@@ -61,11 +61,11 @@ class UnknownRoleError(CredentialError):
 
 
 class InvalidRuleError(CredentialError):
-    """A rule that cannot be: its principal, resource or operation is none."""
+    """A rule has an invalid principal, resource or operation."""
 
 
 class InvalidRoleError(CredentialError):
-    """A role that cannot be: its name or a permission is none, or it is built in."""
+    """A role has an invalid name or permission, or is built in."""
 
 
 class AccessDisabledError(CredentialError):

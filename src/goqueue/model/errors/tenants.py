@@ -8,7 +8,7 @@ from goqueue.model.errors.base import GoQueueError
 
 
 class TenantError(GoQueueError):
-    """Something is wrong with a tenant, or with what was asked of it."""
+    """A request about a tenant cannot be served."""
 
 
 class TenancyDisabledError(TenantError):

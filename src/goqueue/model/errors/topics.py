@@ -6,7 +6,7 @@ from goqueue.model.errors.base import GoQueueError
 
 
 class TopicError(GoQueueError):
-    """Something is wrong with a topic, or with what was asked of it."""
+    """A request about a topic cannot be served."""
 
 
 class UnknownTopicError(TopicError):
@@ -22,7 +22,7 @@ class UnknownTopicIdError(TopicError):
 
 
 class InvalidAssignmentError(TopicError):
-    """Replicas are to be where they cannot be."""
+    """An assignment of replicas names unknown nodes, one node twice, or too many or too few."""
 
 
 class UnknownPartitionError(TopicError):

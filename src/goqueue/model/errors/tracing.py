@@ -6,7 +6,7 @@ from goqueue.model.errors.base import GoQueueError
 
 
 class TraceError(GoQueueError):
-    """Something is wrong with what is asked of traces."""
+    """A request about traces cannot be served."""
 
 
 class UnknownTraceError(TraceError):

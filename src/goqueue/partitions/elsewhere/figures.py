@@ -108,7 +108,9 @@ class PartitionFigures:
         figures = self.of(place)
         if figures is None:
             self._topics.catalogue.require(place)
-            raise LeaderUnavailableError(f"{place}: nothing is known of it yet; try again")
+            raise LeaderUnavailableError(
+                f"{place}: its leader has not reported its state yet; try again"
+            )
         return figures
 
     def of_topic(self, topic: Topic) -> list[Figures | None]:

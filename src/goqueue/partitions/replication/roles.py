@@ -109,7 +109,7 @@ class Roles:
         partition = self._partitions.replica(partition_id)
         if partition is not None:
             logger.warning(
-                "%s: its record names this node no longer; the files in %s stay",
+                "%s is no longer assigned to this node; its files in %s are kept",
                 partition_id,
                 partition.folder,
             )

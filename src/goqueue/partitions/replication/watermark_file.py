@@ -45,11 +45,17 @@ class WatermarkFile:
                 return {}
             data = read_file(self._disk, self._path)
         except DiskError as error:
-            logger.warning("%s is left out: %s", self._path, error)
+            logger.warning(
+                "reading high watermarks from %s failed, starting without them: %s",
+                self._path,
+                error,
+            )
             return {}
         found = _decoded(data)
         if found is None:
-            logger.warning("%s is damaged: partitions are committed anew", self._path)
+            logger.warning(
+                "%s is damaged: high watermarks are computed again from the replicas", self._path
+            )
             return {}
         return found
 

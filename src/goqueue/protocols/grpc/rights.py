@@ -70,7 +70,7 @@ class Needs:
         yield self.rights, self.note
 
 
-HEALTH: Final = Needs(note="nobody is asked, unless `auth.allow_health` is off")
+HEALTH: Final = Needs(note="no authentication, unless `auth.allow_health` is off")
 """What load balancers and orchestrators ask."""
 
 

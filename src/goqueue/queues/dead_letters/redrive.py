@@ -104,7 +104,9 @@ class Redrives:
         catalogue = self._services.topics.catalogue
         to_own = not (request.to_source or request.for_group)
         if to_own and catalogue.topic(request.target).is_internal:
-            raise InternalTopicError(f"{request.target} belongs to the broker: nothing goes there")
+            raise InternalTopicError(
+                f"cannot redrive to {request.target}, an internal topic: choose another target"
+            )
         running = sum(not each.is_over for each in self._kept.values())
         if running >= _MAX_RUNNING:
             raise TooManyRedrivesError(f"{running} redrives are under way: wait for one to end")

@@ -298,7 +298,7 @@ class ClusterNode:
     def _suspected(self) -> None:
         suspects = self.pings.suspects()
         if suspects:
-            logger.warning("not heard: nodes %s", ", ".join(map(str, sorted(suspects))))
+            logger.warning("no heartbeats from nodes %s", ", ".join(map(str, sorted(suspects))))
         if hasattr(self, "controlling"):
             self.controlling.wake()
 
@@ -343,13 +343,17 @@ class ClusterNode:
             return
         left = await self.replicas.hand_over(_HAND_OVER_S)
         if left:
-            logger.warning("%d partitions could not be handed over: nobody else is in sync", left)
+            logger.warning(
+                "leadership of %d partitions was not handed over: no other replica is in sync", left
+            )
         try:
             async with asyncio.timeout(_LEAVE_S):
                 while self._is_in_sync():  # noqa: ASYNC110 - of all partitions at once
                     await asyncio.sleep(_WAIT_S / 10)
         except TimeoutError:
-            logger.info("this node is still in some in-sync sets: their leaders strike it")
+            logger.info(
+                "this node stops while it is in some in-sync sets; their leaders will remove it"
+            )
 
     def _is_in_sync(self) -> bool:
         """Whether somebody else who leads still counts on this node."""

@@ -180,7 +180,7 @@ class Controlling:
     def _tell(self, now_s: float) -> None:
         if not self.core.is_controller and self.since_s is not None:
             self.since_s = None
-            logger.info("node %d is the controller no more", self.core.node_id)
+            logger.info("node %d is no longer the controller", self.core.node_id)
         elif self.core.is_controller and self.since_s is None:
             self.since_s = now_s
             logger.info(

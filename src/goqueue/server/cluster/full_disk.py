@@ -63,9 +63,11 @@ class FullDisk:
                 self._is_told = is_full
             if is_full:
                 left = await self._replicas.led.relieve(_HAND_OVER_S)
-                logger.info("%d partitions are still led here, where the disk is full", left)
+                logger.info(
+                    "the disk is full: leadership of %d partitions was not handed over yet", left
+                )
         except GoQueueError as error:
-            logger.warning("the others do not know of the full disk yet: %s", error)
+            logger.warning("reporting the full disk to the cluster failed, retrying: %s", error)
 
     async def stop(self) -> None:
         """Do nothing more about it."""

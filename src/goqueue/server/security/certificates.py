@@ -106,7 +106,7 @@ class Certificates:
         """Load the files if they have changed; those that do not load leave everything as it is."""
         if await asyncio.to_thread(self._reload):
             logger.info(
-                "TLS: new connections see the certificate that is now in %s", self._cert_file
+                "TLS: reloaded the certificate in %s; new connections use it", self._cert_file
             )
 
     def _reload(self) -> bool:

@@ -69,12 +69,12 @@ class Needs:
 
 
 ANYONE: Final = Needs(note="any authenticated client")
-"""Every client that has said who it is, where that is asked."""
+"""Every authenticated client, where authentication is on."""
 
-PUBLIC: Final = Needs(note="nobody is asked who they are")
+PUBLIC: Final = Needs(note="no authentication")
 """Pages and documents that are the same on every server."""
 
-HEALTH: Final = Needs(note="nobody is asked, unless `auth.allow_health` is off")
+HEALTH: Final = Needs(note="no authentication, unless `auth.allow_health` is off")
 """What load balancers and orchestrators ask."""
 
 
@@ -155,7 +155,7 @@ def on_cluster(operation: Operation) -> Needs:
     return _OnCluster(Right(ResourceType.CLUSTER, operation))
 
 
-METRICS: Final = _OnCluster(CLUSTER_DESCRIBE, note="nobody is asked if `auth.open_metrics` is on")
+METRICS: Final = _OnCluster(CLUSTER_DESCRIBE, note="no authentication if `auth.open_metrics` is on")
 """What Prometheus asks."""
 
 

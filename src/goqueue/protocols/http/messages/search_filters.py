@@ -151,7 +151,7 @@ def _condition(text: str) -> JsonFilter:
         return parse_filter(text)
     except JsonPathError as error:
         raise FieldError(
-            f"json is no condition: {error}",
+            f"json is not a valid condition: {error}",
             field="json",
             location="query",
             expected="a condition such as $.user.age > 30",

@@ -59,7 +59,7 @@ class _AcksEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Acks.ValueType],
     """as durable as the topic promises; the default"""
     ACKS_LEADER: _Acks.ValueType  # 1
     ACKS_NONE: _Acks.ValueType  # 2
-    """answered before it is known what became of the messages"""
+    """answered before the messages are stored"""
 
 class Acks(_Acks, metaclass=_AcksEnumTypeWrapper):
     """--- Publishing ----------------------------------------------------------------------------------"""
@@ -68,7 +68,7 @@ ACKS_ALL: Acks.ValueType  # 0
 """as durable as the topic promises; the default"""
 ACKS_LEADER: Acks.ValueType  # 1
 ACKS_NONE: Acks.ValueType  # 2
-"""answered before it is known what became of the messages"""
+"""answered before the messages are stored"""
 Global___Acks: _TypeAlias = Acks  # noqa: Y015
 
 class _StartAt:
@@ -105,7 +105,7 @@ class _AssignmentModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Assign
     """a queue group: every member takes from every partition"""
 
 class AssignmentMode(_AssignmentMode, metaclass=_AssignmentModeEnumTypeWrapper):
-    """How the members of a group share its topics. A group keeps what its first member said."""
+    """How the members of a group share its topics. The first member of a group decides."""
 
 ASSIGNMENT_LOG: AssignmentMode.ValueType  # 0
 """partitions are owned and read by offset, which members commit"""
@@ -292,7 +292,7 @@ class Message(_message.Message):
     key: _builtins.bytes
     value: _builtins.bytes
     priority: Global___Priority.ValueType
-    """What was said about its delivery, where something was said."""
+    """Delivery settings of the message, where they were given."""
     deliver_at_ms: _builtins.int
     """when it was due"""
     delivery_count: _builtins.int
@@ -300,7 +300,7 @@ class Message(_message.Message):
     1: it is delivered to the group for the first time
     """
     receipt_handle: _builtins.str
-    """shown to say what became of it; see AckService"""
+    """acknowledges the message; see AckService"""
     visible_until_ms: _builtins.int
     """when it is redelivered, unless it is acknowledged or extended before"""
     delivery_id: _builtins.int
@@ -1010,8 +1010,8 @@ Global___SubscribeSettle: _TypeAlias = SubscribeSettle  # noqa: Y015
 
 @_typing.final
 class SubscribeDrain(_message.Message):
-    """A member of a queue group is about to leave: nothing more is sent to it. What it says after this is
-    heard by a broker that hands it nothing anew.
+    """A member of a queue group is about to leave: no more messages are sent to it. The broker still
+    takes its acknowledgements.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -2289,7 +2289,7 @@ class Topic(_message.Message):
     is_internal: _builtins.bool
     @_builtins.property
     def settings(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """those that were said for this topic"""
+        """those that were set for this topic"""
 
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionInfo]: ...

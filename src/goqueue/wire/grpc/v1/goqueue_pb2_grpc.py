@@ -302,9 +302,9 @@ class ConsumeService:
 
 
 class AckServiceStub:
-    """What became of messages that queue groups were handed, by their receipts: for those who have no
-    stream, or not any more. A receipt counts once. One that was used or never given is NOT_FOUND,
-    one whose time is over is FAILED_PRECONDITION.
+    """Acknowledges messages of queue groups by their receipts, for members without a stream. A receipt
+    can be used once. One that was used or never given is NOT_FOUND, one whose visibility timeout is
+    over is FAILED_PRECONDITION.
     """
 
     def __init__(self, channel):
@@ -341,9 +341,9 @@ class AckServiceStub:
 
 
 class AckServiceServicer:
-    """What became of messages that queue groups were handed, by their receipts: for those who have no
-    stream, or not any more. A receipt counts once. One that was used or never given is NOT_FOUND,
-    one whose time is over is FAILED_PRECONDITION.
+    """Acknowledges messages of queue groups by their receipts, for members without a stream. A receipt
+    can be used once. One that was used or never given is NOT_FOUND, one whose visibility timeout is
+    over is FAILED_PRECONDITION.
     """
 
     def Ack(self, request, context):
@@ -413,9 +413,9 @@ def add_AckServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AckService:
-    """What became of messages that queue groups were handed, by their receipts: for those who have no
-    stream, or not any more. A receipt counts once. One that was used or never given is NOT_FOUND,
-    one whose time is over is FAILED_PRECONDITION.
+    """Acknowledges messages of queue groups by their receipts, for members without a stream. A receipt
+    can be used once. One that was used or never given is NOT_FOUND, one whose visibility timeout is
+    over is FAILED_PRECONDITION.
     """
 
     @staticmethod

@@ -111,9 +111,9 @@ class ConsumeServiceServicer(metaclass=_abc_1.ABCMeta):
 def add_ConsumeServiceServicer_to_server(servicer: ConsumeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class AckServiceStub:
-    """What became of messages that queue groups were handed, by their receipts: for those who have no
-    stream, or not any more. A receipt counts once. One that was used or never given is NOT_FOUND,
-    one whose time is over is FAILED_PRECONDITION.
+    """Acknowledges messages of queue groups by their receipts, for members without a stream. A receipt
+    can be used once. One that was used or never given is NOT_FOUND, one whose visibility timeout is
+    over is FAILED_PRECONDITION.
     """
 
     @_typing.overload
@@ -128,9 +128,9 @@ class AckServiceStub:
 
 @_typing.type_check_only
 class AckServiceAsyncStub(AckServiceStub):
-    """What became of messages that queue groups were handed, by their receipts: for those who have no
-    stream, or not any more. A receipt counts once. One that was used or never given is NOT_FOUND,
-    one whose time is over is FAILED_PRECONDITION.
+    """Acknowledges messages of queue groups by their receipts, for members without a stream. A receipt
+    can be used once. One that was used or never given is NOT_FOUND, one whose visibility timeout is
+    over is FAILED_PRECONDITION.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -141,9 +141,9 @@ class AckServiceAsyncStub(AckServiceStub):
     BatchAck: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.BatchAckRequest, _goqueue_pb2.BatchAckResponse]  # type: ignore[assignment]
 
 class AckServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What became of messages that queue groups were handed, by their receipts: for those who have no
-    stream, or not any more. A receipt counts once. One that was used or never given is NOT_FOUND,
-    one whose time is over is FAILED_PRECONDITION.
+    """Acknowledges messages of queue groups by their receipts, for members without a stream. A receipt
+    can be used once. One that was used or never given is NOT_FOUND, one whose visibility timeout is
+    over is FAILED_PRECONDITION.
     """
 
     @_abc_1.abstractmethod
