@@ -76,6 +76,7 @@ class MemoryLog:
         self.config = config
         self.folder = Path("memory")
         self.start_offset = self.flushed_offset = self.end_offset = 0
+        self.gaps_below = 0
         self.failure: DiskError | None = None
         self.recovery = RecoveryReport()
         self.epochs = LeaderEpochs()

@@ -120,6 +120,11 @@ class Partition(RestorableReplica):
         return self._log.start_offset
 
     @property
+    def gaps_below(self) -> int:
+        """Compaction may have removed batches that end below."""
+        return self._log.gaps_below
+
+    @property
     def log_end(self) -> int:
         """The next offset to be given."""
         return self._log.end_offset

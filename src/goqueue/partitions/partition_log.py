@@ -50,6 +50,10 @@ class PartitionLog(Protocol):
         """The first readable record."""
 
     @property
+    def gaps_below(self) -> int:
+        """Compaction may have removed batches that end below."""
+
+    @property
     def flushed_offset(self) -> int:
         """Everything below survives a power cut."""
 

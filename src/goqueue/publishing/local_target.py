@@ -142,7 +142,8 @@ class LocalTarget:
     async def rests(self, batches: Sequence[SplitBatch]) -> list[Rest]:
         """What became of the rests of batches of which a part waits, in the committed log.
 
-        What was removed from the log meanwhile is taken for stored: better twice than never.
+        What may have been removed from the log meanwhile, or emptied by compaction, is taken for
+        stored: better twice than never.
 
         Raises:
             GoQueueError: nobody can tell at the moment; ask again.
@@ -158,10 +159,11 @@ class LocalTarget:
             raise LeadershipLostError(
                 f"{self.id}: another node leads it since it was read; ask that one"
             )
+        removed_below = max(partition.log_start, partition.gaps_below)
         found = []
         for is_under_way, each in zip(under_way, batches, strict=True):
             key = (*each[:3], each.origin.leader_epoch, each.origin.attempt)
-            is_gone = each.origin.end_offset < partition.log_start
+            is_gone = each.origin.end_offset < removed_below
             if is_under_way:
                 found.append(Rest.UNDER_WAY)
             elif publisher.is_void(each):

@@ -128,6 +128,11 @@ class AppendLog:
         return self._store.checkpoint.log_start
 
     @property
+    def gaps_below(self) -> int:
+        """Compaction may have removed batches that end below."""
+        return self._store.checkpoint.gaps_below
+
+    @property
     def flushed_offset(self) -> int:
         """Everything below is on the disk."""
         return self._store.flushed_offset

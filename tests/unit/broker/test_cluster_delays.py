@@ -54,10 +54,15 @@ class Stage:
     def now_ms(self) -> int:
         return int(self.broker.clock.now_ms())
 
-    def publish(self, *messages: tuple[bytes, int], sequence: int | None = None) -> Any:
+    def publish(
+        self,
+        *messages: tuple[bytes, int],
+        sequence: int | None = None,
+        key: bytes | None = None,
+    ) -> Any:
         """One batch of values and delays; 0 is no delay."""
         records = [
-            Record(at, self.now_ms, None, value, self._headers(delay_ms))
+            Record(at, self.now_ms, key, value, self._headers(delay_ms))
             for at, (value, delay_ms) in enumerate(messages)
         ]
         producer: dict[str, Any] = {}
@@ -115,7 +120,7 @@ def _records(data: Any) -> Any:
 
 
 @asynccontextmanager
-async def stage(folder: Path) -> AsyncIterator[Stage]:
+async def stage(folder: Path, **settings: str) -> AsyncIterator[Stage]:
     async with one_of_three(folder) as node:
         for name, count in ((DELAY_STATE, UNITS), (DELAYED, UNITS * CLASSES)):
             topic = await node.broker.topics.create(
@@ -126,7 +131,7 @@ async def stage(folder: Path) -> AsyncIterator[Stage]:
                 replication=Replication(assignments=[(1, 2, 3)] * count),
             )
             await node.follow(topic)
-        await node.topic("t", (1, 2, 3))
+        await node.topic("t", (1, 2, 3), **settings)
         made = Stage(node)
         await made.settle()
         yield made
@@ -271,6 +276,30 @@ def test_a_unit_that_is_taken_over_asks_what_became_of_the_rest(tmp_path: Path) 
             await it.settle(rounds=200)
             await it.later(1001)
             assert it.stored() == [b"now", b"kept"]
+
+    asyncio.run(main())
+
+
+def test_a_rest_that_was_compacted_away_before_the_unit_was_taken_over_was_stored(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        policy = {"cleanup.policy": "compact", "internal.segment.bytes": "1024"}
+        async with stage(tmp_path, **policy) as it:
+            kept = it.publish((b"now", 0), (b"kept", 1000), sequence=0, key=b"same")
+            await it.settle()
+            await kept.durable
+            await _leave_units(it)
+            for number in range(20):  # newer ones of its key and of its producer
+                sequence = 2 + number
+                it.publish((b"%d" % number + bytes(100), 0), sequence=sequence, key=b"same")
+            await it.settle("t")
+            await it.broker.maintenance().compact(PLACE)
+            assert b"now" not in it.stored()
+            await _take_units(it)
+            await it.settle(rounds=200)
+            await it.later(1001)
+            assert it.stored()[-1] == b"kept"
 
     asyncio.run(main())
 
