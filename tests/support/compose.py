@@ -34,6 +34,12 @@ def container(name: str, service: dict[str, Any], folder: Path) -> Container:
     return Container(name, command, service.get("environment", {}), volumes)
 
 
+def published_ports(name: str, service: dict[str, Any]) -> list[str]:
+    """Its ports on the host, as `support.published_ports` takes them."""
+    pairs = (each.split(":") for each in service["ports"])
+    return [f"{outer}={name}:{inner}" for outer, inner in pairs]
+
+
 def mounts(service: dict[str, Any]) -> list[tuple[str, str]]:
     """What is mounted where."""
     parts = (each.split(":") for each in service.get("volumes", []))

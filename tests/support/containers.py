@@ -6,6 +6,7 @@ machine's files read-only, with the checkout as the image's `/opt/goqueue`. Need
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -31,6 +32,7 @@ IMAGE_USER: Final = 65532
 START_S: Final = 180.0
 COMMAND_S: Final = 180.0
 _TOOLS: Final = ("unshare", "nsenter", "ip", "chroot", "curl")
+_INSIDE: Final = ("--mount", "--net", "--uts", "--ipc", "--pid", "--root", "--wd")
 _SUBNET: Final = "10.231.7"
 _NEEDED: Final = tuple(
     Path(place).resolve() for place in (ROOT, sys.prefix, sys.base_prefix, sys.executable)
@@ -60,6 +62,15 @@ def image_environment(stage: str = "production") -> dict[str, str]:
     """What the Dockerfile sets for every container."""
     text = DOCKERFILE.read_text().partition(f" AS {stage}\n")[2].partition("\nFROM ")[0]
     return dict(re.findall(r"(\w+)=(\S+?)(?: \\)?$", text, re.MULTILINE))
+
+
+def image_health_check(stage: str = "production") -> list[str]:
+    """The command of its HEALTHCHECK."""
+    text = DOCKERFILE.read_text().partition(f" AS {stage}\n")[2].partition("\nFROM ")[0]
+    found = re.search(r"^HEALTHCHECK .*CMD (\[.*\])$", text, re.MULTILINE)
+    assert found is not None
+    command: list[str] = json.loads(found[1])
+    return command
 
 
 class Running:
@@ -97,9 +108,27 @@ class Running:
         """`kill -9` of all its processes: they end with the first."""
         self._signal(signal.SIGKILL)
 
-    def _signal(self, number: signal.Signals) -> int:
+    def execute(self, *command: str) -> str:
+        """What a command prints inside, as `docker exec` would run it; it must end well."""
+        inside = ["nsenter", f"--target={self._first_process()}", *_INSIDE]
+        user = str(self.container.user)
+        done = subprocess.run(
+            [*inside, f"--setuid={user}", f"--setgid={user}", *_started(self.container, command)],
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S,
+            check=False,
+        )
+        told = done.stdout + done.stderr
+        assert done.returncode == 0, f"{self.container.name}: {command} ended badly:\n{told}"
+        return told
+
+    def _first_process(self) -> int:
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
-        os.kill(int(children.read_text()), number)
+        return int(children.read_text())
+
+    def _signal(self, number: signal.Signals) -> int:
+        os.kill(self._first_process(), number)
         return self.wait()
 
 
@@ -192,10 +221,8 @@ class ContainerNetwork:
 
     def _script(self, container: Container, root: Path) -> str:
         """Waits for the network, makes the root, and becomes the container's command."""
-        given = {**image_environment(), **container.environment}
-        environment = [f"{name}={value}" for name, value in given.items()]
         user = f"--userspec={container.user}:{container.user}"
-        command = ["chroot", user, f"{root}/all", "env", "-i", *environment, *container.command]
+        command = ["chroot", user, f"{root}/all", *_started(container, container.command)]
         steps = [
             "echo unshared; read -r _ || :",
             f"hostname {shlex.quote(container.name)}",
@@ -214,6 +241,12 @@ class ContainerNetwork:
             f"exec {shlex.join(command)}",
         ]
         return "\n".join(steps)
+
+
+def _started(container: Container, command: Sequence[str]) -> list[str]:
+    """A command with the container's environment and nothing else of ours."""
+    given = {**image_environment(), **container.environment}
+    return ["env", "-i", *(f"{name}={value}" for name, value in given.items()), *command]
 
 
 def _program() -> str:
