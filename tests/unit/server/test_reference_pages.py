@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from goqueue.model.errors import GoQueueError
@@ -39,6 +40,26 @@ def test_the_advice_of_refusals_is_about_the_error_and_not_about_its_status() ->
     assert rights
     conflicts = [row[-1] for row in rows if row[0] == "| 409" and row[4] != "yes"]
     assert len(set(conflicts)) > len(conflicts) / 2
+
+
+def test_advice_on_what_is_missing_names_it_and_does_not_say_to_try_the_same_again() -> None:
+    """404 says what is missing, so the advice is about that; a plain retry would not create it."""
+    rows = [line.split(" | ") for line in errors_reference.reference().splitlines()]
+    missing = {row[1].strip("`"): row[-1] for row in rows if row[0] == "| 404"}
+    assert len(missing) > 20
+    general = [code for code, advice in missing.items() if "create what is missing" in advice]
+    again = [code for code, advice in missing.items() if "Send the same request" in advice]
+    assert (general, again) == ([], [])
+    assert missing["unknown_topic"].startswith("Create the topic")
+    assert missing["unknown_receipt"].startswith("Nothing")
+
+
+def test_the_example_of_an_error_is_one_that_there_is() -> None:
+    page = errors_reference.reference()
+    example = json.loads(page.partition("```json\n")[2].partition("```")[0])
+    (row,) = (line for line in page.splitlines() if f"| `{example['code']}` |" in line)
+    assert row.startswith(f"| {example['status']} |")
+    assert (row.split(" | ")[4] == "yes") == example["retriable"]
 
 
 def test_every_call_and_field_of_the_contract_is_on_its_page() -> None:

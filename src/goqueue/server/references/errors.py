@@ -31,8 +31,8 @@ An HTTP client gets a problem document ([RFC 9457](https://www.rfc-editor.org/rf
   "title": "Not Found",
   "status": 404,
   "detail": "topic 'orders' does not exist: create it, or correct the name",
-  "code": "topic_not_found",
-  "retriable": false
+  "code": "unknown_topic",
+  "retriable": true
 }
 ```
 
@@ -65,6 +65,10 @@ _BY_CODE: Final[Mapping[str, str]] = {
     "access_disabled": "Set `auth.enabled`: see [Security](../how-to/security.md).",
     "backup_damaged": "Restore another backup; `goqueue backup verify` names what is damaged.",
     "cluster_mismatch": "Correct `cluster.peers`, the secret or the folder that the text names.",
+    "compatibility_not_configured": (
+        "Nothing: the global level applies. Set a level of the subject, or ask with"
+        " `?defaultToGlobal=true`."
+    ),
     "compacted_topic": "Publish tombstones, or add `delete` to `cleanup.policy` of the topic.",
     "csrf_token_required": "Send `X-CSRF-Token` from `GET /session`, or reload the page.",
     "delay_disabled": "Set `goqueue.delay.enable` of the topic, or publish without a delay.",
@@ -94,6 +98,7 @@ _BY_CODE: Final[Mapping[str, str]] = {
     "internal_topic": "Use another topic; the broker alone writes this one.",
     "invalid_transaction_state": "Begin a new transaction; look at `goqueue transaction describe`.",
     "metadata_compacted": "Nothing: the node reads the metadata again.",
+    "no_such_path": "Correct the path: see [HTTP](http.md).",
     "not_in_cluster": "Use a single node for this.",
     "offset_gap": "Nothing: the follower fetches again.",
     "offset_out_of_range": "Read from the start or the end of the log (`auto.offset.reset`).",
@@ -109,14 +114,31 @@ _BY_CODE: Final[Mapping[str, str]] = {
         "Use `--rename` or `--skip-existing`, or delete what exists:"
         " see [Restore](../how-to/backup.md#restore)."
     ),
+    "schema_mode_not_configured": (
+        "Nothing: the global mode applies. Set a mode of the subject, or ask with"
+        " `?defaultToGlobal=true`."
+    ),
     "schema_operation_not_permitted": "Set the mode of the subject to `READWRITE`.",
     "schema_referenced": "Delete the schemas that refer to it first.",
+    "schema_version_not_soft_deleted": (
+        "Delete the version first; then delete it again with `?permanent=true`."
+    ),
+    "schema_version_soft_deleted": (
+        "Register the schema again, or delete the version for good with `?permanent=true`."
+    ),
     "session_lapsed": "Nothing: the node registers again.",
     "share_session": "Open a new share session (epoch 0); clients do so by themselves.",
+    "share_session_not_found": "Open a new share session; clients do so by themselves.",
     "stale_generation": "Join again; clients do so by themselves.",
     "stale_node": "Nothing: the node registers again.",
     "storage_quota_exceeded": (
         "Delete messages or shorten retention, or ask for a higher [quota](../how-to/quotas.md)."
+    ),
+    "subject_not_soft_deleted": (
+        "Delete the subject first; then delete it again with `?permanent=true`."
+    ),
+    "subject_soft_deleted": (
+        "Register a schema again, or delete the subject for good with `?permanent=true`."
     ),
     "tenancy_disabled": "Set `tenancy.enabled`: see [Tenants](../how-to/tenants.md).",
     "tenant_exists": "Use another id, or change the tenant that exists.",
@@ -132,6 +154,33 @@ _BY_CODE: Final[Mapping[str, str]] = {
     "topic_exists": "Use the topic as it is, or another name.",
     "transaction_open": "Commit or abort the open transaction first.",
     "unavailable": "Enable the feature that the text names, and start the server again.",
+    "unknown_acl": "Correct the id: `goqueue acl list`.",
+    "unknown_backup": "Correct the id: `goqueue backup list`.",
+    "unknown_credential": "Correct the name, or create the user: `goqueue user list`.",
+    "unknown_delayed": "Nothing: it was delivered or cancelled before, or the id is wrong.",
+    "unknown_group": "Correct the name: `goqueue group list`; a group is made by its first member.",
+    "unknown_key": "Correct the id: `goqueue key list`.",
+    "unknown_partition": (
+        "Correct the number, or give the topic more partitions: `goqueue topic describe`."
+    ),
+    "unknown_pipeline": "Correct the name: `goqueue pipeline list`.",
+    "unknown_producer": "Initialise the producer again; clients do so by themselves.",
+    "unknown_receipt": (
+        "Nothing: the receipt was used, or has expired and the message is redelivered."
+    ),
+    "unknown_redrive": "Nothing: the redrive has ended and was removed, or the id is wrong.",
+    "unknown_role": "Correct the name, or create the role: `goqueue role list`.",
+    "unknown_schema": (
+        "Correct the id, or register the schema: see [Schemas](../how-to/schemas.md)."
+    ),
+    "unknown_schema_version": "Correct the version: `goqueue schema versions`.",
+    "unknown_subject": "Correct the name, or register a schema: `goqueue schema list`.",
+    "unknown_tenant": "Correct the id, or create the tenant: `goqueue tenant list`.",
+    "unknown_topic": "Create the topic, or correct the name: `goqueue topic list`.",
+    "unknown_topic_id": "Ask for the metadata again; clients do so by themselves.",
+    "unknown_trace": "Nothing: the trace was removed, was not sampled, or the id is wrong.",
+    "unknown_transactional_id": "Correct the id: `goqueue transaction list`.",
+    "unknown_webhook": "Correct the id: `goqueue webhook list`.",
     "unreleased_instance": (
         "Stop the other process with this `group.instance.id`, or wait for its session timeout."
     ),
@@ -194,10 +243,10 @@ def advice_for(kind: type[GoQueueError]) -> str:
     """What a client does about this kind of error."""
     if kind in _ADVICE:
         return _ADVICE[kind]
-    if kind.retriable:
-        return _RETRY
     problem = _nearest(PROBLEMS, kind)
-    return _BY_CODE.get(problem.code) or _BY_STATUS[problem.status]
+    if problem.code in _BY_CODE:
+        return _BY_CODE[problem.code]
+    return _RETRY if kind.retriable else _BY_STATUS[problem.status]
 
 
 def _row(kind: type[GoQueueError]) -> str:
