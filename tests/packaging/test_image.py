@@ -14,8 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from confluent_kafka import Consumer, Producer
 
+from support.containers import image_health_check
+from support.first_clients import (
+    publish_by_curl,
+    publish_by_kafka,
+    read_by_curl,
+    read_by_kafka,
+)
 from support.server import ServerProcess
 
 if TYPE_CHECKING:
@@ -26,6 +32,7 @@ DOCKERFILE: Final = ROOT / "deploy/container/Dockerfile"
 AUTHORITIES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 USER: Final = 65532
 WITHIN_S: Final = 1200
+SHELLS: Final = ("bin/sh", "bin/bash", "bin/dash", "usr/bin/sh", "usr/bin/apt-get")
 
 pytestmark = [
     pytest.mark.slow,
@@ -67,10 +74,9 @@ def debian_root(folder: Path, *packages: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A root with what the last stage of the Dockerfile copies."""
-    folder = tmp_path_factory.mktemp("image")
-    builder = debian_root(folder / "builder", "ca-certificates")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the builder makes, from the files that .dockerignore lets in."""
+    builder = debian_root(tmp_path_factory.mktemp("image") / "builder", "ca-certificates")
     sources = builder / "sources"
     tracked = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True)
     for name in filter(None, tracked.split("\0")):
@@ -79,11 +85,35 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copy2(ROOT / name, sources / name)
     shutil.copy(AUTHORITIES, builder / "etc/ssl/certs/ca-certificates.crt")
     run("chroot", builder, "/sources/deploy/container/build.sh", "/opt/goqueue", PIP_FIND_LINKS="")
-    production = debian_root(folder / "production", "python3-minimal", "libpython3-stdlib")
-    shutil.copytree(builder / "opt/goqueue", production / "opt/goqueue", symlinks=True)
-    (production / "data").mkdir()
-    os.chown(production / "data", USER, USER)
-    return production
+    return builder / "opt/goqueue"
+
+
+@pytest.fixture(scope="module")
+def image(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with what the last stage of the Dockerfile copies, and like it without a shell."""
+    folder = tmp_path_factory.mktemp("image") / "production"
+    debian_root(folder, "python3-minimal", "libpython3-stdlib")
+    for place in ("bin", "usr/bin", "usr/sbin"):
+        for path in (folder / place).iterdir():
+            if not path.name.startswith("python3"):
+                path.unlink()
+    return _with_data(built, folder)
+
+
+@pytest.fixture(scope="module")
+def debug_image(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with the packages of the stage `debug`."""
+    installed = re.search(r"--no-install-recommends (.+) \\\n", _stage("debug"))
+    assert installed is not None
+    folder = tmp_path_factory.mktemp("image") / "debug"
+    return _with_data(built, debian_root(folder, *installed[1].split()))
+
+
+def _with_data(built: Path, root: Path) -> Path:
+    shutil.copytree(built, root / "opt/goqueue", symlinks=True)
+    (root / "data").mkdir()
+    os.chown(root / "data", USER, USER)
+    return root
 
 
 def _copied() -> tuple[str, ...]:
@@ -95,7 +125,7 @@ def _copied() -> tuple[str, ...]:
 class ImageProcess(ServerProcess):
     """The server of the image: its user, its environment, and a root that is read-only."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, stage: str = "production") -> None:
         super().__init__(Path("/data"))
         script = (
             'mount --bind "$0" "$0" && mount --bind "$0/data" "$0/data"'
@@ -103,7 +133,7 @@ class ImageProcess(ServerProcess):
             f' && exec chroot --userspec={USER}:{USER} "$0" /opt/goqueue/bin/goqueue "$@"'
         )
         self.COMMAND = ("unshare", "--mount", "sh", "-ec", script, str(root), "server")
-        declared = re.findall(r"(\w+)=(\S+?)(?: \\)?$", _stage("production"), re.MULTILINE)
+        declared = re.findall(r"(\w+)=(\S+?)(?: \\)?$", _stage(stage), re.MULTILINE)
         self.environment = {**dict(declared), "GOQUEUE_STORAGE_DISK_LIMIT_PERCENT": "100"}
         self.environment["PATH"] += ":/usr/sbin:/sbin"  # for unshare and chroot themselves
 
@@ -120,24 +150,36 @@ def served(image: Path) -> Iterator[ImageProcess]:
     process.close()
 
 
-def test_the_image_serves_as_its_user_on_a_read_only_root_and_keeps_its_data(
+def test_the_image_serves_without_a_shell_on_a_read_only_root_and_keeps_its_data(
     image: Path, served: ImageProcess
 ) -> None:
-    address = {"bootstrap.servers": served.kafka_address}
-    producer = Producer(address)
-    producer.produce("greetings", b"hello")
-    assert producer.flush(60) == 0
+    publish_by_kafka(served, "greetings", "hello")
+    publish_by_curl(served, "letters", "by curl")
     served.kill()
     served.start()
-    settings = {"group.id": "readers", "auto.offset.reset": "earliest"}
-    consumer = Consumer({**address, **settings})
-    consumer.subscribe(["greetings"])
-    found = consumer.poll(60)
-    consumer.close()
-    assert found is not None
-    assert found.value() == b"hello"
-    healthy = ("chroot", image, "/opt/goqueue/bin/goqueue", "health", "--ready")
+    assert read_by_kafka(served, "greetings") == "hello"
+    assert read_by_curl(served, "letters") == ["by curl"]
+    assert not [name for name in SHELLS if (image / name).exists()]
+    healthy = ("chroot", image, *image_health_check(), "--ready")
     assert "ok" in run(*healthy, GOQUEUE_SERVER=served.http_url, HOME="/data")
     owners = {path.stat().st_uid for path in (image / "data").iterdir()}
     assert owners == {USER}
     assert "etcd Version: 3." in run("chroot", image, "/opt/goqueue/bin/etcd", "--version")
+
+
+def test_the_last_stage_adds_no_shell_to_a_base_that_has_none() -> None:
+    last = DOCKERFILE.read_text().rpartition("\nFROM ")[2]
+    assert re.match(r"gcr\.io/distroless/\S+:nonroot AS production\n", last)
+    assert not re.search(r"^RUN ", last, re.MULTILINE)
+    assert f"\nUSER {USER}:{USER}\n" in last
+
+
+def test_the_debug_image_serves_and_has_a_shell_curl_and_name_lookups(debug_image: Path) -> None:
+    process = ImageProcess(debug_image, "debug")
+    process.start()
+    try:
+        publish_by_kafka(process, "greetings", "hello")
+        asked = f"curl --silent --fail {process.http_url}/topics && dig -v 2>&1 && command -v ps"
+        assert "greetings" in run("chroot", debug_image, "sh", "-ec", asked)
+    finally:
+        process.close()

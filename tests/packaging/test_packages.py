@@ -10,8 +10,13 @@ from email.parser import Parser
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, Producer
 
+from support.first_clients import (
+    publish_by_curl,
+    publish_by_kafka,
+    read_by_curl,
+    read_by_kafka,
+)
 from support.releases import BIN, run_outside
 from support.server import ServerProcess
 
@@ -82,24 +87,32 @@ def test_a_server_from_the_wheel_serves_clients_and_keeps_data_across_a_restart(
     address = server.http_url
     try:
         run_outside(installed / "goqueue", "--server", address, "topic", "create", "greetings")
-        producer = Producer({"bootstrap.servers": server.kafka_address})
-        producer.produce("greetings", b"hello")
-        assert producer.flush(60) == 0
+        publish_by_kafka(server, "greetings", "hello")
+        publish_by_curl(server, "letters", "by curl")
         server.restart()
-        assert _first(server) == b"hello"
+        assert read_by_kafka(server, "greetings") == "hello"
+        assert read_by_curl(server, "letters") == ["by curl"]
+        listed = run_outside(installed / "goqueue", "--server", address, "topic", "list")
+        assert "letters" in listed
         refused = run_outside("curl", "--silent", f"{address}/subjects/a/versions", "--json", AVRO)
         assert "goqueue[schemas]" in refused
     finally:
         server.close()
 
 
-def _first(server: ServerProcess) -> bytes | None:
-    settings = {"group.id": "readers", "auto.offset.reset": "earliest"}
-    consumer = Consumer({"bootstrap.servers": server.kafka_address, **settings})
-    consumer.subscribe(["greetings"])
+@pytest.mark.slow
+def test_a_server_from_the_source_distribution_serves(released: Released, tmp_path: Path) -> None:
+    """Installed as one file with pip, which builds it: the way of a machine without a wheel."""
+    folder = tmp_path / "environment"
+    venv.create(folder, with_pip=False)
+    quiet = ("--quiet", "--disable-pip-version-check")
+    run_outside(sys.executable, "-m", "pip", "--python", folder, "install", *quiet, released.source)
+    server = ServerProcess(tmp_path / "data")
+    server.COMMAND = (str(folder / "bin/goqueue"), "server")
+    server.environment.pop("PYTHONPATH", None)
+    server.start()
     try:
-        found = consumer.poll(60)
-        assert found is not None
-        return found.value()
+        publish_by_curl(server, "letters", "by curl")
+        assert read_by_kafka(server, "letters") == "by curl"
     finally:
-        consumer.close()
+        server.close()

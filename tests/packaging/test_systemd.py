@@ -12,6 +12,14 @@ from typing import Final
 
 import pytest
 
+from support.doc_pages import DOCS, read_page
+from support.doc_scripts import Ports
+from support.first_clients import (
+    publish_by_curl,
+    publish_by_kafka,
+    read_by_curl,
+    read_by_kafka,
+)
 from support.server import FOR_TESTS, ServerProcess
 
 UNIT: Final = Path(__file__).parents[2] / "deploy/systemd/goqueue.service"
@@ -44,22 +52,36 @@ class UnitProcess(ServerProcess):
         return shlex.split(self.line)
 
 
-def test_what_the_unit_starts_serves_and_stops_within_its_time(tmp_path: Path) -> None:
+def write_settings_of_the_page(folder: Path, server: ServerProcess) -> None:
+    """As the page about deploying says, with ports and folders of the test's own."""
+    page = read_page(DOCS / "how-to/deploy.md")
+    (block,) = (each for each in page.blocks if ">/etc/goqueue/config.yaml" in each.text)
+    ports = Ports(server.kafka_port, server.http_port, server.grpc_port, internal=0)
+    script = ports.moved(block.text).replace("/etc/goqueue", str(folder / "etc"))
+    subprocess.run(["bash", "-ec", script], check=True, timeout=100)
+
+
+def test_what_the_unit_starts_serves_clients_and_keeps_data_across_a_restart(
+    tmp_path: Path,
+) -> None:
     unit = ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]  # names keep their case
     unit.read_string(placed(tmp_path))
     service = unit["Service"]
-    (tmp_path / "etc").mkdir()
     server = UnitProcess(tmp_path / "data")
-    ports = {"kafka": server.kafka_port, "http": server.http_port, "grpc": server.grpc_port}
-    lines = [f"  {name}: 127.0.0.1:{port}" for name, port in ports.items()]
-    (tmp_path / "etc/config.yaml").write_text("\n".join(["listeners:", *lines, ""]))
+    write_settings_of_the_page(tmp_path, server)
     server.line = service["ExecStart"]
     name, _, value = service["Environment"].partition("=")
     server.environment = {name: value, **FOR_TESTS}
     server.start()
     try:
-        assert server.get("/readyz")[0] == 200
+        publish_by_kafka(server, "greetings", "hello")
+        publish_by_curl(server, "letters", "by curl")
+        server.restart()
+        assert read_by_kafka(server, "greetings") == "hello"
+        assert read_by_curl(server, "letters") == ["by curl"]
+        listing = [str(PROGRAM), "--server", server.http_url, "topic", "list"]
+        assert "greetings" in subprocess.check_output(listing, text=True, timeout=100)
         assert server.stop() == 0
     finally:
         server.close()
