@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final
+import subprocess
+import tarfile
+from typing import TYPE_CHECKING, Any, Final
 
 import kubernetes_validate
 import pytest
@@ -12,6 +14,9 @@ import yaml
 
 import goqueue
 from support.chart import CHART, NAMESPACE, Rendered, helm
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DEPLOY: Final = CHART.parents[1]
 KEY: Final = {"name": "prometheus-key", "key": "api-key"}
@@ -157,6 +162,25 @@ def test_prometheus_scrapes_with_the_authority_and_a_key_of_its_own(
 def test_the_chart_has_the_version_of_the_package() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["version"] == chart["appVersion"] == goqueue.__version__
+
+
+def test_a_packaged_chart_holds_rules_and_dashboards_as_files_and_renders(tmp_path: Path) -> None:
+    """In the repository they are links to folders beside the chart."""
+    helm("version")  # which skips the test where there is no helm
+    done = subprocess.run(
+        [DEPLOY.parent / ".ci/chart", "v9.8.7", tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(tmp_path / "goqueue-9.8.7.tgz") as archive:
+        files = {member.name for member in archive if member.isfile()}
+    assert "goqueue/files/rules/availability.yml" in files
+    packaged = Rendered(chart=tmp_path / "goqueue-9.8.7.tgz", **EVERYTHING)
+    rules = Rendered(**EVERYTHING).one("PrometheusRule")["spec"]
+    assert packaged.one("PrometheusRule")["spec"] == rules
 
 
 def test_helm_finds_nothing_to_object_to() -> None:

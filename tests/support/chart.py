@@ -45,8 +45,8 @@ def helm(
 class Rendered:
     """The objects that a release has."""
 
-    def __init__(self, **values: Any) -> None:
-        command = ("template", "goqueue", str(CHART), "--namespace", NAMESPACE)
+    def __init__(self, chart: Path = CHART, **values: Any) -> None:
+        command = ("template", "goqueue", str(chart), "--namespace", NAMESPACE)
         done = helm(*command, values=values)
         assert done.returncode == 0, done.stderr
         documents = yaml.safe_load_all(done.stdout)

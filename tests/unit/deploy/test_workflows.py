@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import runpy
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,35 @@ def test_scripts_and_verbs_that_workflows_call_exist() -> None:
     verbs = {each for command in commands() for each in re.findall(r"\bmake ([a-z-]+)", command)}
     assert verbs
     assert verbs <= VERBS
+
+
+def test_every_step_with_a_shell_is_a_verb_or_a_script_that_runs_anywhere() -> None:
+    own = re.compile(r"(sudo (--\S+ )*)?(bash )?(\.ci/[\w-]+|make [\w./${} -]+)")
+    assert [command for command in commands() if not own.match(command)] == []
+
+
+def test_verbs_of_a_matrix_exist() -> None:
+    verbs = jobs(FOLDER / "nightly.yml")["clusters"]["strategy"]["matrix"]["verb"]
+    assert set(verbs) <= VERBS
+
+
+def test_a_release_without_one_of_its_files_is_not_published(tmp_path: Path) -> None:
+    notes, wheel = tmp_path / "notes.md", tmp_path / "goqueue.whl"
+    notes.write_text("- one thing\n")
+    command = [ROOT / ".ci/publish", "--dry-run", "v0.2.0", notes, wheel]
+    environment = {**os.environ, "GITHUB_REPOSITORY": "goqueue/goqueue"}
+
+    def publish() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    assert "goqueue.whl is missing" in publish().stderr
+    wheel.write_bytes(b"wheel")
+    done = publish()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("gh release create v0.2.0 --repo goqueue/goqueue --notes-file ")
+    assert str(wheel) in done.stdout
 
 
 def test_each_machine_of_a_release_builds_wheels_for_itself_alone() -> None:
