@@ -3,6 +3,7 @@
 A page says what to do with its blocks in HTML comments, which readers do not see:
 
 - `<!-- not run: REASON -->` before a block: it cannot run here, and is listed on the site.
+- A block of `json` or `yaml` is data, which its own reader has to take (`tests/unit/docs/test_doc_data.py`).
 - `<!-- checked -->` before a block of output: each of its lines is printed by the page's blocks, in
   any order. Numbers may differ; a line `...` stands for any lines.
 - `<!-- until: PATTERN -->` before a block: it is run again until its output matches.
@@ -24,6 +25,8 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
 RUNNABLE: Final = {"sh", "bash", "console", "python"}
+OUTPUT: Final = "text"
+DATA: Final = {"json", "yaml"}
 _FENCE = re.compile(
     r'^(?P<indent> *)```(?P<language>\w+)(?: title="(?P<title>[^"]+)")?[^\n]*\n'
     r"(?P<text>.*?)^(?P=indent)```$",
@@ -57,7 +60,7 @@ class Block:
 
     @property
     def is_left_out(self) -> bool:
-        return self.language in RUNNABLE and bool(self.reason)
+        return self.language != OUTPUT and bool(self.reason)
 
 
 @dataclass(frozen=True)
