@@ -160,8 +160,14 @@ def test_the_image_serves_without_a_shell_on_a_read_only_root_and_keeps_its_data
     assert read_by_kafka(served, "greetings") == "hello"
     assert read_by_curl(served, "letters") == ["by curl"]
     assert not [name for name in SHELLS if (image / name).exists()]
-    healthy = ("chroot", image, *image_health_check(), "--ready")
-    assert "ok" in run(*healthy, GOQUEUE_SERVER=served.http_url, HOME="/data")
+    assert "ok" in run(
+        "chroot",
+        image,
+        *image_health_check(),
+        "--ready",
+        GOQUEUE_SERVER=served.http_url,
+        HOME="/data",
+    )
     owners = {path.stat().st_uid for path in (image / "data").iterdir()}
     assert owners == {USER}
     assert "etcd Version: 3." in run("chroot", image, "/opt/goqueue/bin/etcd", "--version")

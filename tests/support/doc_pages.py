@@ -3,7 +3,7 @@
 A page says what to do with its blocks in HTML comments, which readers do not see:
 
 - `<!-- not run: REASON -->` before a block: it cannot run here, and is listed on the site.
-- A block of `json` or `yaml` is data, which its own reader has to take (`tests/unit/docs/test_doc_data.py`).
+- A block of `json` or `yaml` is data for its own reader: `tests/unit/docs/test_doc_data.py`.
 - `<!-- checked -->` before a block of output: each of its lines is printed by the page's blocks, in
   any order. Numbers may differ; a line `...` stands for any lines.
 - `<!-- until: PATTERN -->` before a block: it is run again until its output matches.

@@ -70,7 +70,7 @@ def test_verbs_of_a_matrix_exist() -> None:
 def test_a_release_without_one_of_its_files_is_not_published(tmp_path: Path) -> None:
     notes, wheel = tmp_path / "notes.md", tmp_path / "goqueue.whl"
     notes.write_text("- one thing\n")
-    command = [ROOT / ".ci/publish", "--dry-run", "v0.2.0", notes, wheel]
+    command = [str(ROOT / ".ci/publish"), "--dry-run", "v0.2.0", str(notes), str(wheel)]
     environment = {**os.environ, "GITHUB_REPOSITORY": "goqueue/goqueue"}
 
     def publish() -> subprocess.CompletedProcess[str]:
