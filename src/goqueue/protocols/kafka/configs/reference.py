@@ -27,7 +27,7 @@ _INTRODUCTION: Final = """\
 Every setting of Apache Kafka 4.3 for topics, for the broker and for groups, and what becomes of it
 here; made from the broker's own declarations. To read and to change them, use Kafka's own tools:
 
-<!-- not run: needs the scripts of Apache Kafka; tests/protocol changes settings by the same requests -->
+<!-- not run: needs the scripts of Apache Kafka; tests/protocol sends the same requests -->
 
 ```sh
 kafka-configs.sh --bootstrap-server localhost:9092 --topic orders --describe --all
