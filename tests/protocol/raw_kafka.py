@@ -21,7 +21,7 @@ from protocol.raw_routes import has_moved, port_for
 from support.server import siblings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from goqueue.records.batch import BatchInfo
     from goqueue.wire.kafka.reading import Struct
@@ -35,7 +35,14 @@ _luck = count()
 class RawKafka:
     """One connection. Every wait ends with an error after a while."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        port: int,
+        host: str = "127.0.0.1",
+        *,
+        log_in: Callable[[RawKafka], None] | None = None,
+    ) -> None:
+        """`log_in` is called for each connection, also those to other nodes."""
         self.socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
         self._correlation_id = 0
         self.port = port
@@ -45,6 +52,9 @@ class RawKafka:
         """Where a session goes on that names no partition."""
         self._sent: deque[RawKafka] = deque()
         """Whom the answers come from that were not read yet."""
+        self._log_in = log_in
+        if log_in is not None:
+            log_in(self)
 
     def __enter__(self) -> Self:
         return self
@@ -82,17 +92,21 @@ class RawKafka:
             self._sent.append(self)
             self._send(key, version, fields)
             return
-        link = self._links.get(port)
-        if link is None:
-            link = self._links[port] = RawKafka(port)
+        link = self._link(port)
         self._sent.append(link)
         link._send(key, version, fields)
+
+    def _link(self, port: int) -> RawKafka:
+        link = self._links.get(port)
+        if link is None:
+            link = self._links[port] = RawKafka(port, log_in=self._log_in)
+        return link
 
     def _gathered(self, key: ApiKey, version: int, fields: dict[str, Any]) -> Any:
         """What all nodes of a cluster list, as administrators' clients put it together."""
         found: list[Struct] = []
         for port in siblings(self.port):
-            with RawKafka(port) as link:
+            with RawKafka(port, log_in=self._log_in) as link:
                 link._send(key, version, fields)
                 found.append(link._answer(key, version))
         return SimpleNamespace(
@@ -103,9 +117,7 @@ class RawKafka:
 
     def ask_here(self, key: ApiKey, version: int, /, **fields: Any) -> Struct:
         """Ask this node, on a connection that no answers of the test come by."""
-        link = self._links.get(self.port)
-        if link is None:
-            link = self._links[self.port] = RawKafka(self.port)
+        link = self._link(self.port)
         link._send(key, version, fields)
         return link._answer(key, version)
 
@@ -196,7 +208,7 @@ class RawKafka:
     def _wait_known(self, port: int, topic: str) -> None:
         """Wait until a node of a cluster has heard of a topic."""
         deadline = time.monotonic() + MOVED_S
-        with RawKafka(port) as link:
+        with RawKafka(port, log_in=self._log_in) as link:
             while time.monotonic() < deadline:
                 fields = {
                     "topics": [{"topic_id": UUID(int=0), "name": topic}],

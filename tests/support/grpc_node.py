@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SCENARIO_S = 180.0
 _FLAGS: Final = {"default_partitions": "--topics-partitions"}
-_IN_TURN: Final = (("grpc.lb_policy_name", "round_robin"),)
+IN_TURN: Final = (("grpc.lb_policy_name", "round_robin"),)
 
 
 @dataclass
@@ -93,7 +93,7 @@ async def _running_cluster(
     async with running_nodes(folder, *flags) as nodes:
         listeners = [each.grpc for each in nodes.all]
         target = "ipv4:" + ",".join(f"127.0.0.1:{each.port}" for each in listeners)
-        async with aio.insecure_channel(target, options=_IN_TURN) as channel:
+        async with aio.insecure_channel(target, options=IN_TURN) as channel:
             await channel.channel_ready()
             yield GrpcNode(nodes.broker, listeners, channel, Stubs(channel), nodes)
 

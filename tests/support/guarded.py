@@ -1,5 +1,7 @@
 """A node that asks everyone who they are, inside a thread of the test, with clients of every kind.
 
+With GOQUEUE_TEST_CLUSTER=3 these are three, and each port that is asked for is that of the next.
+
     server.token("producer")      the API key of a client with the role `producer`
     server.login("consumer")      user and password of one with the role `consumer`
 
@@ -23,20 +25,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
+from msgspec import structs
+
 from goqueue.access.api_keys import ApiKey, hash_of, new_key, shown_part
 from goqueue.access.directory import Binding
 from goqueue.access.keys import Mechanism, keys_from_password
 from goqueue.model.internal_topics import USAGE
-from goqueue.model.pipeline_reports import PipelineFields, QueryReport
-from goqueue.transactions.messages import Identity, InitRequest
-from support.server import running_node
+from goqueue.transactions.messages import Identity
+from support.nodes_in_loop import CLUSTER, running_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from goqueue.access.rules import Rule
+    from goqueue.access.stored import StoredRecords
     from goqueue.broker.broker import Broker
-    from goqueue.server.node import Node
+    from support.nodes_in_loop import Nodes
 
 T = TypeVar("T")
 
@@ -83,8 +88,8 @@ class Things:
 class GuardedServer:
     """See the module."""
 
-    def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
-        self.node = node
+    def __init__(self, nodes: Nodes, loop: asyncio.AbstractEventLoop) -> None:
+        self.nodes = nodes
         self._loop = loop
         self.keys: dict[str, tuple[str, str]] = {}
         """The id and the key of each client."""
@@ -96,19 +101,20 @@ class GuardedServer:
 
     @property
     def broker(self) -> Broker:
-        return self.node.broker
+        """Of the first node."""
+        return self.nodes.broker
 
     @property
     def kafka_port(self) -> int:
-        return self.node.kafka.port
+        return self.nodes.next().kafka.port
 
     @property
     def http_port(self) -> int:
-        return self.node.http.port
+        return self.nodes.next().http.port
 
     @property
     def grpc_port(self) -> int:
-        return self.node.grpc.port
+        return self.nodes.next().grpc.port
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Let the node's event loop do something, and wait for it."""
@@ -153,14 +159,43 @@ class GuardedServer:
             binding = Binding(_roles_of(name), _tenant_of(name))
             await access.bindings.change({name: binding})
         await self.broker.create_topic(TOPIC, 2)
-        init = InitRequest(transactional_id=ID, timeout_ms=60_000)
+        await self._agreed()
+
+    def fill(self) -> None:
+        """Make what the clients ask for."""
+        begun = self.ask("POST", "/producers/init", {"transactional_id": ID})
         self.known = replace(
             self.known,
-            producer=await self.broker.transactions.init_producer(init),
+            producer=Identity(begun["producer_id"], begun["epoch"]),
             topic_id=self.broker.topics.catalogue.topic(TOPIC).topic_id,
         )
-        report = PipelineFields(state="running", queries=(QueryReport(name="q", sources=(TOPIC,)),))
-        await self.broker.pipelines.put("revenue", report)
+        report = {"state": "running", "queries": [{"name": "q", "sources": [TOPIC]}]}
+        self.ask("PUT", "/pipelines/revenue", report)
+
+    def change_rules(self, *, add: Iterable[Rule] = (), remove: Iterable[Rule] = ()) -> None:
+        """Change them at the first node, and wait until every node knows."""
+        changes = {**{each.id: each for each in add}, **{each.id: None for each in remove}}
+        self._change(lambda broker: broker.access.rules, changes)
+
+    def change_key(self, key_id: str, **fields: Any) -> None:
+        """The same of a key that there is, or of a new one, `stored`."""
+        stored = fields.pop("stored", None) or self.broker.access.keys.all[key_id]
+        self._change(lambda broker: broker.access.keys, {key_id: structs.replace(stored, **fields)})
+
+    def _change(
+        self, records: Callable[[Broker], StoredRecords[Any]], changes: Mapping[str, Any]
+    ) -> None:
+        self.run(records(self.broker).change(changes))
+        self.run(self._agreed())
+
+    async def _agreed(self) -> dict[str, Any]:
+        """Wait until every node knows the same; what that is."""
+        async with asyncio.timeout(60):
+            while True:
+                found = [_known_everywhere(each.broker) for each in self.nodes.all]
+                if all(each == found[0] for each in found):
+                    return found[0]
+                await asyncio.sleep(0.02)
 
     def hide(self) -> None:
         """Make something of every kind for another tenant."""
@@ -197,47 +232,68 @@ class GuardedServer:
         return self.run(self._fingerprint())
 
     async def _fingerprint(self) -> dict[str, Any]:
-        broker = self.broker
-        topics = broker.topics.catalogue.by_name.values()
+        known = await self._agreed()
+        kept = [_kept_by(each.broker) for each in self.nodes.all]
+        ends: dict[tuple[str, int], tuple[int, int]] = {}
+        for part in kept:
+            for place, found in part.pop("ends").items():
+                ends[place] = max(found, ends.get(place, found))
         return {
-            "topics": {
-                topic.name: (topic.partition_count, dict(topic.settings.overrides))
-                for topic in topics
-                if not _is_of_other(topic.name) and topic.name != USAGE  # which makes itself
-            },
-            "ends": {
-                (each.id.topic, each.id.partition): (each.log_start, each.log_end)
-                for each in broker.partitions
-                if not each.id.topic.startswith("__") and not _is_of_other(each.id.topic)
-            },
-            "groups": [
-                (each.group_id, each.state, each.member_count)
-                for each in broker.group_views.all()
-                if not _is_of_other(each.group_id)
-            ],
-            "transactions": [
-                (each.transactional_id, each.state, each.producer_id, each.epoch)
-                for each in broker.transactions.list()
-                if not _is_of_other(each.transactional_id)
-            ],
-            "schemas": {
-                name: sorted(versions)
-                for name, versions in broker.schemas.registry.contexts.subjects("")
-                if not _is_of_other(name)
-            },
-            "levels": dict(broker.schemas.registry.state.levels),
-            "tenants": dict(broker.access.tenants.records.all),
-            "webhooks": dict(broker.webhooks.endpoints.all) if broker.webhooks else {},
-            "pipelines": [
-                each.name for each in broker.pipelines.all() if not _is_of_other(each.name)
-            ],
-            "redrives": [
-                each.state for each in broker.redrives if not _is_of_other(each.request.topic)
-            ],
-            "users": [each.name for each in broker.users.all()],
-            "keys": dict(broker.access.keys.all),
-            "rules": dict(broker.access.rules.all),
+            **known,
+            "ends": ends,
+            **{name: sorted({line for part in kept for line in part[name]}) for name in kept[0]},
         }
+
+
+def _known_everywhere(broker: Broker) -> dict[str, Any]:
+    """What every node knows, sooner or later."""
+    topics = broker.topics.catalogue.by_name.values()
+    return {
+        "topics": {
+            topic.name: (topic.partition_count, dict(topic.settings.overrides))
+            for topic in topics
+            if not _is_of_other(topic.name) and topic.name != USAGE  # which makes itself
+        },
+        "schemas": {
+            name: sorted(versions)
+            for name, versions in broker.schemas.registry.contexts.subjects("")
+            if not _is_of_other(name)
+        },
+        "levels": dict(broker.schemas.registry.state.levels),
+        "tenants": dict(broker.access.tenants.records.all),
+        "webhooks": dict(broker.webhooks.endpoints.all) if broker.webhooks else {},
+        "users": [each.name for each in broker.users.all()],
+        "bindings": dict(broker.access.bindings.all),
+        "keys": dict(broker.access.keys.all),
+        "rules": dict(broker.access.rules.all),
+    }
+
+
+def _kept_by(broker: Broker) -> dict[str, Any]:
+    """What a node knows of its own partitions and of the groups and others that it coordinates."""
+    return {
+        "ends": {
+            (each.id.topic, each.id.partition): (each.log_start, each.log_end)
+            for each in broker.partitions
+            if not each.id.topic.startswith("__") and not _is_of_other(each.id.topic)
+        },
+        "groups": [
+            (each.group_id, each.state, each.member_count)
+            for each in broker.group_views.all()
+            if not _is_of_other(each.group_id)
+        ],
+        "transactions": [
+            (each.transactional_id, each.state, each.producer_id, each.epoch)
+            for each in broker.transactions.list()
+            if not _is_of_other(each.transactional_id)
+        ],
+        "pipelines": [each.name for each in broker.pipelines.all() if not _is_of_other(each.name)],
+        "redrives": [
+            (each.request.topic, each.state)
+            for each in broker.redrives
+            if not _is_of_other(each.request.topic)
+        ],
+    }
 
 
 def _roles_of(name: str) -> tuple[str, ...]:
@@ -260,6 +316,7 @@ def hidden_things(server: GuardedServer) -> Things:
     topic, group, name = f"{owner}.{SECRET}", f"{owner}.{SECRET}-group", f"{owner}.{SECRET}-id"
     server.run(server.broker.tenants.create(owner, SECRET, quotas=NO_QUOTAS))
     server.run(server.broker.create_topic(topic, 1))
+    server.run(server._agreed())
     messages = [{"value": f"{SECRET} value"}, {"value": f"{SECRET} letter"}]
     server.ask("POST", f"/topics/{topic}/messages", {"messages": messages})
     late = {"messages": [{"value": f"{SECRET} later", "delay": "1h"}]}
@@ -302,16 +359,20 @@ def hidden_things(server: GuardedServer) -> Things:
 
 
 @contextmanager
-def guarded_server(data_dir: Path, *flags: str, hides: bool = False) -> Iterator[GuardedServer]:
-    """Start one; with `hides` it has something of another tenant."""
+def guarded_server(
+    data_dir: Path, *flags: str, hides: bool = False, is_cluster: bool = CLUSTER
+) -> Iterator[GuardedServer]:
+    """Start one, or three; with `hides` there is something of another tenant."""
     ready: Future[GuardedServer] = Future()
     stop = asyncio.Event()
 
     async def serve() -> None:
         environment = {"GOQUEUE_AUTH_ENABLED": "true", "GOQUEUE_API_ROOT_KEY": ROOT_KEY}
         settings = ("--auth-max-login-delay", "0s", "--webhooks-enabled", "--tenancy-enabled")
-        async with running_node(data_dir, *settings, *flags, environment=environment) as node:
-            server = GuardedServer(node, asyncio.get_running_loop())
+        async with running_nodes(
+            data_dir, *settings, *flags, environment=environment, is_cluster=is_cluster
+        ) as nodes:
+            server = GuardedServer(nodes, asyncio.get_running_loop())
             await server.prepare()
             ready.set_result(server)
             await stop.wait()
@@ -328,6 +389,7 @@ def guarded_server(data_dir: Path, *flags: str, hides: bool = False) -> Iterator
     thread.start()
     server = ready.result(60)
     try:
+        server.fill()
         if hides:
             server.hide()
         yield server

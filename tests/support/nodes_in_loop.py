@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.records import Record
     from goqueue.runtime.clock import Clock
+    from goqueue.server.config import Config
 
 CLUSTER: Final = bool(os.environ.get("GOQUEUE_TEST_CLUSTER"))
 NODES: Final = 3
@@ -126,17 +127,23 @@ class Nodes:
 
 @asynccontextmanager
 async def running_nodes(
-    folder: Path, *flags: str, clock: Clock | None = None
+    folder: Path,
+    *flags: str,
+    clock: Clock | None = None,
+    environment: dict[str, str] | None = None,
+    is_cluster: bool = CLUSTER,
 ) -> AsyncIterator[Nodes]:
     """One node on free ports, or a cluster whose nodes all know each other."""
-    if not CLUSTER:
+    if not is_cluster:
         given = ["--data-dir", str(folder), *_ANY_PORTS, *flags]
-        async with _started([Node(load_config(given, environment={}), clock=clock)]) as nodes:
+        config = load_config(given, environment=environment or {})
+        async with _started([Node(config, clock=clock)]) as nodes:
             yield nodes
         return
     ports = [free_ports(3)[0] for _ in range(NODES)]
     with _etcd(folder, ports):
-        async with _started(_members(folder, ports, flags, clock)) as nodes:
+        configs = _configs(folder, ports, flags, environment or {})
+        async with _started([Node(each, clock=clock) for each in configs]) as nodes:
             for kind in ("kafka", "http", "grpc"):
                 are_siblings(tuple(getattr(each, kind).port for each in nodes.all))
             async with asyncio.timeout(_WITHIN_S):
@@ -167,9 +174,9 @@ def _leads_unit(broker: Broker, unit: int) -> bool:
         return False
 
 
-def _members(
-    folder: Path, ports: list[int], flags: tuple[str, ...], clock: Clock | None
-) -> list[Node]:
+def _configs(
+    folder: Path, ports: list[int], flags: tuple[str, ...], environment: dict[str, str]
+) -> list[Config]:
     secret = folder / "secret"
     secret.touch(mode=0o600)
     secret.write_text("the secret of a test's cluster")
@@ -188,8 +195,7 @@ def _members(
         ]
         for number, port in enumerate(ports, start=1)
     ]
-    configs = [load_config([*each, *common], environment={}) for each in own]
-    return [Node(each, clock=clock) for each in configs]
+    return [load_config([*each, *common], environment=environment) for each in own]
 
 
 @asynccontextmanager

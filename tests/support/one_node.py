@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 MOST: Final = 10
 
 ONE_NODE: Final = {
+    "access/test_tenant_quotas.py::test_usage_survives_a_restart": (
+        "it stops all nodes at once, so that the last to stop has no leader left that stores usage"
+    ),
     "cli/test_topic_and_group.py::test_health_ends_with_an_error_when_a_check_fails": (
         "it gives a node a full disk, which a node of a cluster hands over what it leads for"
     ),
@@ -37,10 +40,6 @@ ONE_NODE: Final = {
 """By the file under tests/protocol and the function of the test."""
 
 OWN_NODE: Final = {
-    "access/conftest.py": (
-        "it calls the broker inside the process; tests/cluster/test_access.py has three nodes"
-    ),
-    "access/test_tenant_quotas.py": "it calls the broker inside the process to set quotas",
     "backup/conftest.py": (
         "each test has two brokers of its own; tests/cluster/test_cluster_backup.py has clusters"
     ),

@@ -34,8 +34,8 @@ def test_nothing_but_the_list_is_left_out_of_a_cluster() -> None:
 
 
 def test_nothing_but_the_list_starts_one_node_in_place_of_a_cluster() -> None:
-    """`make_server`, `running_nodes` and `own_broker` start whatever is wanted."""
-    starts = re.compile(r"\b(?:ServerProcess|Broker|running_node|guarded_server)\(")
+    """`make_server`, `running_nodes`, `guarded_server` and `own_broker` start what is wanted."""
+    starts = re.compile(r"\b(?:ServerProcess|Broker|running_node)\(")
     own = {
         str(path.relative_to(PROTOCOL))
         for path in PROTOCOL.rglob("*.py")

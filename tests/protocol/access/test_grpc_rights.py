@@ -14,7 +14,9 @@ from goqueue.access.rules import Effect, Rule
 from goqueue.protocols.grpc.rights import RIGHTS
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb, goqueue_pb2_grpc as services
 from protocol.access.telling import told_alike
+from support.grpc_node import IN_TURN
 from support.guarded import BAD, OUTSIDERS, SECRET, TOPIC
+from support.server import siblings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,7 +118,8 @@ HEALTH = {"HealthService/Check", "HealthService/Watch"}
 
 @pytest.fixture(scope="module")
 def channel(server: GuardedServer) -> Iterator[grpc.Channel]:
-    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+    target = "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in siblings(server.grpc_port))
+    with grpc.insecure_channel(target, options=IN_TURN) as channel:
         yield channel
 
 
@@ -224,7 +227,7 @@ def test_a_subscription_ends_when_its_key_expires(
     key_id, token = new_key()
     until_ms = server.broker.clock.now_ms() + 3000
     made = ApiKey(hash_of(token), "gq_", "short", 0, ("consumer",), expires_ms=until_ms)
-    server.run(server.broker.access.keys.change({key_id: made}))
+    server.change_key(key_id, stored=made)
 
     def requests() -> Iterator[pb.SubscribeRequest]:
         yield pb.SubscribeRequest(join=pb.SubscribeJoin(group="short", topics=[TOPIC]))
@@ -257,8 +260,8 @@ def test_a_subscription_ends_when_its_right_is_taken_away(
     stream = stub.Subscribe(requests(), metadata=key(server, "consumer"), timeout=60)
     next(stream)  # it has joined
     denied = Rule("role:consumer", ResourceType.TOPIC, TOPIC, Operation.READ, Effect.DENY)
-    server.run(server.broker.access.rules.change({denied.id: denied}))
+    server.change_rules(add=[denied])
     with pytest.raises(grpc.RpcError) as ended:
         list(stream)
     assert ended.value.code() is grpc.StatusCode.PERMISSION_DENIED
-    server.run(server.broker.access.rules.change({denied.id: None}))
+    server.change_rules(remove=[denied])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from msgspec.structs import replace
 
 from goqueue.access.rights import Operation, ResourceType
 from goqueue.access.rules import Effect, Rule
@@ -21,7 +21,7 @@ from protocol.raw_kafka import RawKafka, fetch_fields, make_batch, produce_field
 from support.guarded import BAD, OUTSIDERS, SECRET, TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from uuid import UUID
 
     from support.guarded import GuardedServer
@@ -40,19 +40,30 @@ ELSEWHERE = {*BEFORE_LOGIN, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.CALL_HTTP}
 """Those with tests of their own below."""
 
 
-def logged_in(server: GuardedServer, name: str, password: str) -> RawKafka:
-    raw = RawKafka(server.kafka_port)
-    assert raw.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN").error_code == 0
-    token = f"\0{name}\0{password}".encode()
-    answer = raw.ask(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=token)
-    assert answer.error_code == 0, answer
-    return raw
+def logged_in(server: GuardedServer, name: str, password: str, port: int = 0) -> RawKafka:
+    """A connection to the node that has its turn, or to that at a port."""
+
+    def log_in(raw: RawKafka) -> None:
+        assert raw.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN").error_code == 0
+        token = f"\0{name}\0{password}".encode()
+        answer = raw.ask(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=token)
+        assert answer.error_code == 0, answer
+
+    return RawKafka(port or server.kafka_port, log_in=log_in)
 
 
 def sent(raw: RawKafka, key: ApiKey, fields: dict[str, Any], version: int | None = None) -> Any:
-    """The answer to a request in its last version, or in another."""
+    """The answer to a request in its last version, or in another, of whoever serves it."""
     version = SERVED[key][1] if version is None else version
     return raw.ask(key, version, **filled(key, version, fields))
+
+
+def sent_here(
+    raw: RawKafka, key: ApiKey, fields: dict[str, Any], version: int | None = None
+) -> Any:
+    """The answer of this node, which may be that another one serves it."""
+    version = SERVED[key][1] if version is None else version
+    return raw.ask_here(key, version, **filled(key, version, fields))
 
 
 def codes(answer: Any) -> Iterator[int]:
@@ -74,10 +85,8 @@ def test_every_api_has_its_request(server: GuardedServer) -> None:
 
 def test_nothing_is_served_before_a_login(server: GuardedServer) -> None:
     for key, (_, fields) in requests_of(server.known).items():
-        with RawKafka(server.kafka_port) as raw:
-            version = SERVED[key][1]
-            raw.send(key, version, **filled(key, version, fields))
-            assert raw.is_closed_by_server(), key
+        with RawKafka(server.kafka_port) as raw, pytest.raises(ConnectionError):
+            sent_here(raw, key, fields)
 
 
 @pytest.mark.parametrize("who", BAD)
@@ -115,7 +124,7 @@ def test_every_api_answers_every_kind_of_client_as_the_table_says(server: Guarde
         with logged_in(server, *server.login(who)) as raw:
             for key, (letters, fields) in requests_of(server.known).items():
                 if letter not in letters:
-                    answer = sent(raw, key, fields)
+                    answer = sent_here(raw, key, fields)
                     if not REFUSED & set(codes(answer)):
                         wrong.append((key, who, answer))
     assert not wrong, [(key.name, who) for key, who, _ in wrong]
@@ -136,10 +145,11 @@ def test_outsiders_learn_and_change_nothing_of_a_tenant(server: GuardedServer, w
     wrong = []
     about_hidden, about_absent = requests_of(server.hidden), requests_of(server.absent)
     for key in about_hidden:
-        with logged_in(server, *server.login(who)) as raw:
-            hidden = told_alike(sent(raw, key, about_hidden[key][1]), server.hidden)
-        with logged_in(server, *server.login(who)) as raw:
-            answer = sent(raw, key, about_absent[key][1])
+        port = server.kafka_port
+        with logged_in(server, *server.login(who), port) as raw:
+            hidden = told_alike(sent_here(raw, key, about_hidden[key][1]), server.hidden)
+        with logged_in(server, *server.login(who), port) as raw:
+            answer = sent_here(raw, key, about_absent[key][1])
         if hidden != told_alike(answer, server.absent) or SECRET in str(answer):
             wrong.append((key.name, hidden, answer))
         is_refused = bool(REFUSED & set(codes(answer)))
@@ -156,14 +166,15 @@ def test_a_refusal_of_every_api_is_in_the_audit_log(
     server: GuardedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[str] = []
-    record = server.broker.audit.record
 
-    def recorded(event: str, **said: Any) -> None:
+    def recorded(record: Callable[..., None], event: str, **said: Any) -> None:
         if event == Event.ACL_DENIED:
             written.append(said["principal"])
         record(event, **said)
 
-    monkeypatch.setattr(server.broker.audit, "record", recorded)
+    for each in server.nodes.all:
+        audit = each.broker.audit
+        monkeypatch.setattr(audit, "record", partial(recorded, audit.record))
     name, password = server.keys["stranger"]  # of which no other test is refused
     requests: dict[ApiKey, tuple[int | None, dict[str, Any]]]
     requests = {key: (None, fields) for key, (_, fields) in requests_of(server.known).items()}
@@ -271,32 +282,30 @@ def fetch_by_id(topic_id: UUID) -> dict[str, Any]:
 
 def test_a_key_that_is_revoked_counts_for_open_connections(server: GuardedServer) -> None:
     key_id, key = server.keys["admin"]
-    keys = server.broker.access.keys
     with logged_in(server, key_id, key) as raw:
         assert raw.produce(TOPIC, make_batch(b"x")).error_code == 0
         assert raw.fetch(TOPIC, max_wait_ms=0).error_code == 0
-        server.run(keys.change({key_id: replace(keys.all[key_id], is_revoked=True)}))
+        server.change_key(key_id, is_revoked=True)
         try:
             assert raw.produce(TOPIC, make_batch(b"x")).error_code == 29
             assert raw.fetch(TOPIC, max_wait_ms=0).error_code == 29
             answer = sent(raw, ApiKey.DESCRIBE_LOG_DIRS, {"topics": None})
             assert answer.error_code == ErrorCode.cluster_authorization_failed
         finally:
-            server.run(keys.change({key_id: replace(keys.all[key_id], is_revoked=False)}))
+            server.change_key(key_id, is_revoked=False)
 
 
 def test_a_rule_that_is_made_or_removed_counts_for_open_connections(server: GuardedServer) -> None:
     name, password = server.login("readonly")
     rule = Rule(f"User:{name}", ResourceType.TOPIC, TOPIC, Operation.WRITE)
-    rules = server.broker.access.rules
     with logged_in(server, name, password) as raw:
         assert raw.produce(TOPIC, make_batch(b"x")).error_code == 29
-        server.run(rules.change({rule.id: rule}))
+        server.change_rules(add=[rule])
         assert raw.produce(TOPIC, make_batch(b"x")).error_code == 0
         denied = Rule("User:*", ResourceType.TOPIC, TOPIC, Operation.WRITE, Effect.DENY)
-        server.run(rules.change({denied.id: denied}))
+        server.change_rules(add=[denied])
         assert raw.produce(TOPIC, make_batch(b"x")).error_code == 29
-        server.run(rules.change({rule.id: None, denied.id: None}))
+        server.change_rules(remove=[rule, denied])
         assert raw.produce(TOPIC, make_batch(b"x")).error_code == 29
 
 
@@ -304,10 +313,9 @@ def test_a_topic_that_may_not_be_seen_is_told_like_one_that_does_not_exist(
     server: GuardedServer,
 ) -> None:
     hidden = Rule("User:consumer", ResourceType.TOPIC, "secret", Operation.ALL, Effect.DENY)
-    server.run(server.broker.access.rules.change({hidden.id: hidden}))
     server.run(server.broker.create_topic("secret", 1))
     absent = Rule("User:consumer", ResourceType.TOPIC, "absent", Operation.ALL, Effect.DENY)
-    server.run(server.broker.access.rules.change({absent.id: absent}))
+    server.change_rules(add=[hidden, absent])
     with logged_in(server, *server.login("consumer")) as raw:
         listed = sent(raw, ApiKey.METADATA, {"topics": None})
         assert "secret" not in [each.name for each in listed.topics]
@@ -319,8 +327,7 @@ def test_a_topic_that_may_not_be_seen_is_told_like_one_that_does_not_exist(
             fetched = raw.fetch(name, max_wait_ms=0)
             told[name] = (topic.error_code, list(topic.partitions), fetched.error_code)
         assert told["secret"] == told["absent"] == (29, [], 29)
-    changes = {hidden.id: None, absent.id: None}
-    server.run(server.broker.access.rules.change(changes))
+    server.change_rules(remove=[hidden, absent])
 
 
 # --- The HTTP API over a Kafka connection ---------------------------------------------------------

@@ -7,6 +7,7 @@ import json
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
+from itertools import count
 
 import pytest
 
@@ -20,9 +21,11 @@ from goqueue.model.errors import (
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.queues.delivery.settings import QueueSettings
 from support.guarded import ROOT_KEY, guarded_server
-from support.server import running_node
+from support.nodes_in_loop import running_nodes
+from support.waiting import eventually
 
 FLAGS = ("--tenancy-enabled", "--auth-enabled")
+MANY = 1000
 ROOT = {"GOQUEUE_API_ROOT_KEY": ROOT_KEY}
 UNLIMITED = {
     "publish_messages_per_s": 0,
@@ -71,6 +74,12 @@ def usage(server, tenant):
     return ask(server, "GET", f"/admin/tenants/{tenant}/usage")
 
 
+def _used(server, tenant, **counted):
+    """Whether every node tells this of a tenant."""
+    told = [usage(server, tenant) for _ in server.nodes.all]
+    return all({name: found[name] for name in counted} == counted for found in told)
+
+
 @contextmanager
 def refused(error, text):
     with pytest.raises(error, match=text):
@@ -78,19 +87,25 @@ def refused(error, text):
 
 
 def test_http_publishers_of_a_tenant_are_refused_with_429(server, tenant):
-    red = tenant(publish_messages_per_s=10)
-    publish(server, red, count=15)
+    red, published = tenant(publish_messages_per_s=10), 0
+
+    def publish_until_refused():
+        nonlocal published
+        while published < MANY:  # the nodes of a cluster have parts of the quota
+            publish(server, red, count=15)
+            published += 15
+
     with pytest.raises(urllib.error.HTTPError) as caught:
-        publish(server, red)
+        publish_until_refused()
     assert caught.value.code == 429
     assert int(caught.value.headers["retry-after"]) >= 1
     with caught.value:
         told = json.load(caught.value)
     assert told["code"] == "rate_limited"
     assert f"publish_messages_per_s of tenant '{red}'" in told["detail"]
-    found = usage(server, red)
-    assert found["published_messages"] == 15
-    assert found["violations"]["publish_messages_per_s"] >= 1
+    eventually(lambda: _used(server, red, published_messages=published), "usage")
+    found = eventually(lambda: usage(server, red)["violations"], "a violation is told")
+    assert found["publish_messages_per_s"] >= 1
 
 
 def test_the_quota_of_one_tenant_is_not_that_of_another(server, tenant):
@@ -104,12 +119,11 @@ def test_usage_counts_what_is_read_and_can_be_reset(server, tenant):
     red = tenant()
     publish(server, red, count=5)
     ask(server, "GET", f"/topics/{red}.orders/partitions/0/messages?offset=0&limit=5")
-    found = usage(server, red)
-    assert (found["published_messages"], found["consumed_messages"]) == (5, 5)
-    assert (found["topics"], found["partitions"]) == (1, 1)
+    counted = {"published_messages": 5, "consumed_messages": 5, "topics": 1, "partitions": 1}
+    eventually(lambda: _used(server, red, **counted), "everything is counted")
     ask(server, "POST", f"/admin/tenants/{red}/usage/reset", {})
     publish(server, red)
-    assert usage(server, red)["published_messages"] == 1
+    eventually(lambda: _used(server, red, published_messages=1), "one is counted since")
 
 
 def test_topics_and_partitions_are_bounded(server, tenant):
@@ -126,9 +140,13 @@ def test_topics_and_partitions_are_bounded(server, tenant):
         server.run(create(f"{red}.third", 1))
     with refused(QuotaExceededError, "max_partitions allows 3"):
         server.run(server.broker.grow_topic(f"{red}.second", 3))
-    stats = ask(server, "GET", f"/admin/tenants/{red}/stats")
-    assert stats["quotas"]["max_topics"] == {"used": 2, "limit": 2, "percent": 100.0}
-    assert stats["violations"]["max_topics"] == 1
+    path = f"/admin/tenants/{red}/stats"
+    assert ask(server, "GET", path)["quotas"]["max_topics"] == {
+        "used": 2,
+        "limit": 2,
+        "percent": 100.0,
+    }
+    eventually(lambda: ask(server, "GET", path)["violations"].get("max_topics") == 1, "it is told")
 
 
 def test_messages_are_not_kept_longer_than_allowed(server, tenant):
@@ -161,14 +179,15 @@ def test_a_tenant_whose_storage_is_full_publishes_nothing(server, tenant):
 
 def test_groups_and_members_are_bounded(server, tenant):
     red = tenant(max_groups=1, max_members_per_group=1)
-    queues, members = server.broker.queues, server.broker.queue_members
-    server.run(queues.open(f"{red}.first", QueueSettings()))
+    broker = server.run(server.nodes.coordinated(f"{red}.first"))
+    names = (f"{red}.second-{number}" for number in count())
+    second = next(each for each in names if server.nodes.coordinator(each) is broker)
+    server.run(broker.queues.open(f"{red}.first", QueueSettings()))
     with refused(GroupQuotaExceededError, "max_groups allows 1"):
-        server.run(queues.open(f"{red}.second", QueueSettings()))
-    assert members is not None
-    settings = server.broker.groups.settings
-    assert server.broker.tenant_limits.group_settings(f"{red}.first", settings).max_group_size == 1
-    assert server.broker.tenant_limits.group_settings("free", settings) == settings
+        server.run(broker.queues.open(second, QueueSettings()))
+    settings = broker.groups.settings
+    assert broker.tenant_limits.group_settings(f"{red}.first", settings).max_group_size == 1
+    assert broker.tenant_limits.group_settings("free", settings) == settings
 
 
 def test_quotas_and_usage_of_an_unknown_tenant_are_not_found(server):
@@ -180,18 +199,18 @@ def test_quotas_and_usage_of_an_unknown_tenant_are_not_found(server):
 
 def test_usage_survives_a_restart(tmp_path):
     async def first():
-        async with running_node(tmp_path / "data", *FLAGS, environment=ROOT) as node:
-            broker = node.broker
+        async with running_nodes(tmp_path / "data", *FLAGS, environment=ROOT) as nodes:
+            broker = nodes.broker
             await broker.tenants.create("red", "Red", quotas=UNLIMITED)
             await broker.create_topic("red.orders", 1)
             await broker.usage_topic.run()
             await broker.writer.publish("red.orders", [NewMessage(b"x")] * 7)
 
     async def second():
-        async with running_node(tmp_path / "data", *FLAGS, environment=ROOT) as node:
-            await node.broker.usage_topic.run()
-            await node.broker.writer.publish("red.orders", [NewMessage(b"x")] * 2)
-            return node.broker.usage_topic.usage("red")
+        async with running_nodes(tmp_path / "data", *FLAGS, environment=ROOT) as nodes:
+            await nodes.broker.usage_topic.run()
+            await nodes.broker.writer.publish("red.orders", [NewMessage(b"x")] * 2)
+            return nodes.broker.usage_topic.usage("red")
 
     asyncio.run(first())
     assert asyncio.run(second()).published_messages == 9

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from google.protobuf.message_factory import GetMessageClass
+from grpc.aio import AbortError
 
+from goqueue.wire.grpc.contract import ERROR_KEY
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from google.protobuf.descriptor import Descriptor
+    from grpc import StatusCode
 
     from goqueue.access.tenants.namespace import Namespace
     from goqueue.protocols.permissions import Permissions
+
+    Trailers: TypeAlias = Iterable[tuple[str, str | bytes]]
 
 _NAMES: Final = frozenset({"topic", "group", "transactional_id"})
 _LISTS: Final = frozenset({"topics"})
@@ -107,7 +112,10 @@ def _fields(kind: Descriptor) -> dict[str, str]:
 
 
 class TenantContext:
-    """The context of a call of a tenant's client: what is written to it is translated."""
+    """The context of a call of a tenant's client: what is written to it is translated.
+
+    Also how another node has ended the call, which leaves the names to this one.
+    """
 
     def __init__(self, context: Any, namespace: Namespace, method: str) -> None:
         self._context = context
@@ -117,6 +125,23 @@ class TenantContext:
     async def write(self, message: Any) -> None:
         """Send an answer of a stream."""
         await self._context.write(message_outside(message, self._namespace, self._method))
+
+    async def abort(
+        self, code: StatusCode, details: str = "", trailing_metadata: Trailers = ()
+    ) -> NoReturn:
+        """End the call with a status."""
+        told = tuple((name, self._trailer(name, value)) for name, value in trailing_metadata)
+        await self._context.abort(code, self._namespace.text_outside(details), told)
+        raise AbortError
+
+    def set_details(self, details: str) -> None:
+        """Say why the call has ended."""
+        self._context.set_details(self._namespace.text_outside(details))
+
+    def _trailer(self, name: str, value: str | bytes) -> str | bytes:
+        if name != ERROR_KEY or isinstance(value, str):
+            return value
+        return error_outside(pb.Error.FromString(value), self._namespace).SerializeToString()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
