@@ -66,6 +66,8 @@ CALLED_FROM_OUTSIDE = {
     "eof_received",
     "pause_writing",
     "resume_writing",
+    # urllib's handlers
+    "redirect_request",
     # gRPC's generated code
     "add_generic_rpc_handlers",
     "add_registered_method_handlers",

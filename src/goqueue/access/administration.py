@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from goqueue.access.api_keys import ApiKey, hash_of, is_key_id, new_key, shown_part
+from goqueue.access.api_keys import ApiKey, hash_of, new_key, shown_part
+from goqueue.access.credentials import check_user_name
 from goqueue.access.directory import Binding
 from goqueue.access.roles import BUILT_IN, Role, check_role
 from goqueue.access.rules import Rule, check_rule
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from goqueue.access.directory import AccessDirectory
+    from goqueue.access.keys import Mechanism, ScramKeys
     from goqueue.access.rule_filters import RuleFilter
     from goqueue.runtime.clock import Clock
 
@@ -232,8 +234,7 @@ class AccessAdministration:
         if tenant is not None:
             self.check_tenant(tenant)
             self._check_stays(name, tenant)
-        if is_key_id(name):
-            raise UnacceptableCredentialError(f"{name} is the form of an API key's id")
+        check_user_name(name)
         if password is not None:
             if tenant is not None:  # first, or the user would be of no tenant for a moment
                 await self._bind(name, Binding(self.roles_of(name), tenant))
@@ -260,6 +261,20 @@ class AccessAdministration:
         if self._directory.users.find(name) is None:
             raise UnknownCredentialError(f"there is no user {name!r}")
         await self.forget(name)
+
+    async def alter_user(self, name: str, changes: Mapping[Mechanism, ScramKeys | None]) -> None:
+        """Set or remove (None) a user's keys; one without any is deleted as by `remove_user`.
+
+        Raises:
+            UnacceptableCredentialError: the name is none, or there are too many users.
+            UnknownCredentialError: keys that are to be removed do not exist.
+        """
+        user = self._directory.users.find(name)
+        added = [each for each, keys in changes.items() if keys is not None]
+        if user is not None and not added and changes.keys() == user.keys.keys():
+            await self.forget(name)
+        else:
+            await self._directory.users.alter(name, changes)
 
     async def forget(self, name: str) -> None:
         """Delete a principal of any kind: its password, its roles, its tenant."""

@@ -1,8 +1,8 @@
 """Who a client is: one place for the credentials of every protocol.
 
 A login that fails raises the same error whatever was wrong; its text is for the log. Work that
-takes long, such as deriving keys from a password, is done in the executor. Wrong logins are slowed
-(`login_throttle`).
+takes long, such as deriving keys from a password, is done in threads of its own. Wrong logins are
+slowed (`login_throttle`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from goqueue.model.limits import MAX_USER_NAME_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from concurrent.futures import Executor
 
     from goqueue.access.directory import AccessDirectory
     from goqueue.access.oidc.tokens import OidcTokens
@@ -37,12 +36,10 @@ class Authenticator:
         settings: AccessSettings,
         directory: AccessDirectory,
         clock: Clock,
-        executor: Executor,
     ) -> None:
         self._settings = settings
         self._directory = directory
         self._clock = clock
-        self._executor = executor
         self._throttle = LoginThrottle(settings.max_login_delay_s)
         self._tokens: OidcTokens | None = None
         self.key_uses: dict[str, int] = {}
@@ -65,6 +62,8 @@ class Authenticator:
         if is_key_id(user):
             login = await self.bearer_login(password, host)
             if user != login.principal.name:
+                self.failed(host, "")
+                await self.slow_down(host, "")
                 raise AuthenticationFailedError(f"{user} is not the id of the API key")
             return login
         await self.slow_down(host, user)
@@ -145,19 +144,28 @@ class Authenticator:
         return Login(self._admit(principal), key.expires_ms)
 
     async def _token(self, token: str) -> Login:
+        return self.of_token(Login(*await self.tokens().check(token)))
+
+    def tokens(self) -> OidcTokens:
+        """What checks the tokens of the OIDC provider.
+
+        Raises:
+            AuthenticationFailedError: none is configured.
+        """
         if self._settings.oidc is None:
             raise AuthenticationFailedError("a token, and no OIDC provider is configured")
         if self._tokens is None:
             from goqueue.access.oidc.tokens import OidcTokens  # noqa: PLC0415 - seldom needed
 
-            self._tokens = OidcTokens(self._settings.oidc, self._executor, self._clock)
-        return self.of_token(Login(*await self._tokens.check(token)))
+            self._tokens = OidcTokens(self._settings.oidc, self._clock)
+        return self._tokens
 
     def of_token(self, login: Login) -> Login:
         """Whom a token is about, with the tenant that the name belongs to.
 
         Raises:
-            AuthenticationFailedError: the token says another tenant, or the tenant is disabled.
+            AuthenticationFailedError: the token says another tenant or, where it should say one,
+                none; or the tenant is disabled.
         """
         principal, expires_ms = login
         tenant = self._directory.tenant_of(principal.name)
@@ -167,7 +175,14 @@ class Authenticator:
             )
         if tenant is not None:
             principal = replace(principal, tenant=tenant)
+        if principal.tenant is None and self._must_have_tenant(principal):
+            raise AuthenticationFailedError(f"a token of {principal.label} without a tenant")
         return Login(self._admit(principal), expires_ms)
+
+    def close(self) -> None:
+        """Let go of the threads."""
+        if self._tokens is not None:
+            self._tokens.close()
 
     # --- Tenants ---------------------------------------------------------------------------------
 
@@ -184,3 +199,11 @@ class Authenticator:
             return True
         tenant = tenants.get(principal.tenant)
         return tenant is not None and tenant.is_open
+
+    def _must_have_tenant(self, principal: Principal) -> bool:
+        """Or a token that says no tenant would see the topics of all."""
+        oidc = self._settings.oidc
+        if oidc is None or oidc.tenant_claim is None or oidc.tenant_optional:
+            return False
+        is_super = principal.name in self._settings.super_users
+        return self._directory.tenants.is_enabled and not is_super

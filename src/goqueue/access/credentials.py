@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from goqueue.access.api_keys import is_key_id
 from goqueue.access.keys import (
     SCRAM_HASHES,
     Mechanism,
@@ -62,6 +63,8 @@ def check_user_name(name: str) -> None:
         raise UnacceptableCredentialError(
             f"a user's name has 1 to {MAX_USER_NAME_BYTES} bytes of UTF-8 without zero bytes"
         )
+    if is_key_id(name):  # or the user would have what rules and roles say of the key
+        raise UnacceptableCredentialError(f"{name} is the form of an API key's id")
 
 
 def new_user(name: str, password: str, salt: Callable[[], bytes]) -> User:

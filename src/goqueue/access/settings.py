@@ -26,6 +26,10 @@ class OidcSettings(msgspec.Struct, frozen=True):
     roles: Mapping[str, str] = msgspec.field(default_factory=dict)
     """From a value of that claim to a role; other values give none."""
     tenant_claim: str | None = None
+    tenant_optional: bool = False
+    """Whether a token without that claim is accepted, and belongs to no tenant."""
+    max_token_lifetime_s: float = 24 * 3600.0
+    """How long a token counts at most after it was issued, whatever it says."""
     client_id: str | None = None
     """As whom people sign in to the console; None: they cannot."""
     client_secret: str | None = None

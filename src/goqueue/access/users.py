@@ -166,7 +166,8 @@ class Users:
             UnacceptableCredentialError: the name is none, or there are too many users.
             UnknownCredentialError: keys that are to be removed do not exist.
         """
-        check_user_name(name)
+        if self.find(name) is None or any(changes.values()):  # any stored name may be removed
+            check_user_name(name)
         async with self._changing:
             known = self._known.get(name)
             user = User(name) if known is None else known.user

@@ -173,7 +173,7 @@ class LogBroker:
         self.access_administration = AccessAdministration(self.access, self.clock)
         self.tenants = TenantAdministration(self.access.tenants, self.clock)
         self.authorizer = Authorizer(settings, self.access)
-        self.authenticator = Authenticator(settings, self.access, self.clock, self.executor)
+        self.authenticator = Authenticator(settings, self.access, self.clock)
         self.quotas = Quotas(store, self.clock, self.measures, self.access.tenants, self.keeper)
         """Of clients and of tenants."""
         self.sessions = Sessions(
@@ -252,6 +252,7 @@ class LogBroker:
         await self.partitions.close()
         await self.tracer.stop()
         self.users.close()
+        self.authenticator.close()
         self.executor.shutdown()
         self._syncs.shutdown()
         self.opener.close()

@@ -137,7 +137,25 @@ class OidcSection(Section):
         Words(r"[^\s,=]+=[A-Za-z0-9._-]+", "pairs VALUE=ROLE"),
         "Which role each value of that claim gives. Values that are not named here give none.",
     )
-    tenant_claim: str | None = setting(None, Word(), "The claim with the tenant of the principal.")
+    max_token_lifetime_ms: int = setting(
+        round(_OIDC.max_token_lifetime_s * SECOND),
+        Duration(MINUTE, 366 * DAY),
+        "How long a token counts at most after it was issued (`iat`; without that, after this node "
+        "saw it first), also where its `exp` is later.",
+    )
+    tenant_claim: str | None = setting(
+        None,
+        Word(),
+        "The claim with the tenant of the principal. Where `tenancy.enabled` is true, a token "
+        "without it is refused, unless its principal is one of `auth.super_users` or was given "
+        "to a tenant.",
+    )
+    tenant_optional: bool = setting(
+        False,
+        Switch(),
+        "Accept tokens without that claim: their principals belong to no tenant, and see what "
+        "belongs to all as far as their rights allow.",
+    )
     client_id: str | None = setting(
         None,
         Word(),

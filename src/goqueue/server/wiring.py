@@ -110,6 +110,8 @@ def _oidc_settings(config: Config) -> OidcSettings | None:
         roles_claim=said.roles_claim,
         roles=dict(each.split("=", 1) for each in said.roles),
         tenant_claim=said.tenant_claim,
+        tenant_optional=said.tenant_optional,
+        max_token_lifetime_s=said.max_token_lifetime_ms / 1000,
         client_id=said.client_id,
         client_secret=said.client_secret,
         redirect_url=said.redirect_url,

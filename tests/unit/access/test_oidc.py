@@ -8,8 +8,7 @@ import hmac
 import json
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 from joserfc import jwt
@@ -58,8 +57,7 @@ def settings_of(provider: Provider, **others) -> OidcSettings:
 
 def check(settings: OidcSettings, *tokens: str):
     async def run():
-        with ThreadPoolExecutor(1) as executor:
-            checked = OidcTokens(settings, executor, SystemClock())
+        with closing(OidcTokens(settings, SystemClock())) as checked:
             return [await checked.check(token) for token in tokens]
 
     return asyncio.run(run())
@@ -172,8 +170,7 @@ def test_keys_are_fetched_once_and_again_for_a_key_that_is_not_known() -> None:
 
         async def run() -> None:
             clock = Clock()
-            with ThreadPoolExecutor(1) as executor:
-                tokens = OidcTokens(settings_of(provider), executor, clock)
+            with closing(OidcTokens(settings_of(provider), clock)) as tokens:
                 await tokens.check(provider.token("writer"))
                 await tokens.check(provider.token("reader"))
                 assert provider.reads == 1
@@ -191,8 +188,7 @@ def test_keys_are_fetched_once_and_again_for_a_key_that_is_not_known() -> None:
 def test_a_token_that_was_accepted_is_refused_when_it_expires(provider) -> None:
     async def run() -> None:
         clock = Clock()
-        with ThreadPoolExecutor(1) as executor:
-            tokens = OidcTokens(settings_of(provider, clock_skew_s=0.0), executor, clock)
+        with closing(OidcTokens(settings_of(provider, clock_skew_s=0.0), clock)) as tokens:
             token = provider.token("writer")
             assert await tokens.check(token) == await tokens.check(token)
             clock.ahead_s = 301.0

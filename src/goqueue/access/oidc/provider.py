@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from goqueue.access.oidc.urls import check_url
-from goqueue.model.errors import AuthenticationFailedError
 from goqueue.model.tuples import NamedTuple
+from goqueue.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.access.settings import OidcSettings
 
+_CLOCK: Final = SystemClock()
 _TIMEOUT_S: Final = 5.0
+_ANSWER_S: Final = 10.0
+"""For a whole answer, however slowly it comes."""
+_CHUNK_BYTES: Final = 64 * 1024
 _MAX_BYTES: Final = 1024 * 1024
 """Of one answer of the provider; a larger one is not read."""
 
@@ -46,28 +50,31 @@ def discovered(issuer: str) -> ProviderUrls:
     """Where the provider's sign-in page and its tokens are.
 
     Raises:
-        AuthenticationFailedError: it does not say, or says something that cannot be trusted.
+        OSError, ValueError, KeyError, msgspec.MsgspecError: it does not say, or says something that
+            cannot be trusted.
     """
-    try:
-        document = configuration(issuer)
-        urls = ProviderUrls(
-            str(document["authorization_endpoint"]), str(document["token_endpoint"])
-        )
-    except (OSError, ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
-        raise AuthenticationFailedError(
-            f"the configuration of the OIDC provider {issuer} could not be read: {error}"
-        ) from error
+    document = configuration(issuer)
+    urls = ProviderUrls(str(document["authorization_endpoint"]), str(document["token_endpoint"]))
     if not all(check_url(url) for url in urls):
-        raise AuthenticationFailedError("the OIDC provider names addresses without HTTPS")
+        raise ValueError("addresses without HTTPS")
     return urls
 
 
-def exchange(settings: OidcSettings, form: Mapping[str, str]) -> str:
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Goes nowhere else: the answer would be another's, who would get the client's secret, too."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """None: the redirect is an error."""
+
+
+_OPENER: Final = urllib.request.build_opener(_NoRedirects)
+
+
+def exchange(settings: OidcSettings, url: str, form: Mapping[str, str]) -> str:
     """The ID token that the provider gives for a code.
 
     Raises:
         OSError, ValueError, KeyError, TypeError, msgspec.MsgspecError: it gives none.
-        AuthenticationFailedError: it does not say where to ask.
     """
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     if settings.client_secret is not None:
@@ -75,7 +82,7 @@ def exchange(settings: OidcSettings, form: Mapping[str, str]) -> str:
         pair = ":".join(urllib.parse.quote(part, safe="") for part in parts)
         headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
     body = urllib.parse.urlencode(form).encode()
-    token = read_json(discovered(settings.issuer).token_url, body, headers)["id_token"]
+    token = read_json(url, body, headers)["id_token"]
     if not isinstance(token, str):
         raise TypeError("an id_token that is no text")
     return token
@@ -94,8 +101,13 @@ def read_json(
     request = urllib.request.Request(  # noqa: S310 - checked
         url, body, {"Accept": "application/json", **(headers or {})}
     )
-    with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - checked
-        found = answer.read(_MAX_BYTES + 1)
-    if len(found) > _MAX_BYTES:
-        raise ValueError(f"more than {_MAX_BYTES} bytes")
+    found = bytearray()
+    until_s = _CLOCK.monotonic_s() + _ANSWER_S
+    with _OPENER.open(request, timeout=_TIMEOUT_S) as answer:
+        while chunk := answer.read1(_CHUNK_BYTES):
+            found += chunk
+            if len(found) > _MAX_BYTES:
+                raise ValueError(f"more than {_MAX_BYTES} bytes")
+            if _CLOCK.monotonic_s() > until_s:
+                raise TimeoutError(f"no whole answer within {_ANSWER_S:.0f} s")
     return msgspec.json.decode(found, type=dict[str, Any])

@@ -1,87 +1,84 @@
-"""The public keys of an OIDC provider: fetched when they are needed, kept, and fetched again.
+"""The public keys of an OIDC provider.
 
 The provider says where its keys are (`.well-known/openid-configuration`), unless the settings do.
-While it cannot be reached the keys that are known go on to count.
+While it cannot be reached the keys that are known go on to count. A token that is signed with one
+of them waits for nothing.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import logging
-import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from goqueue.access.oidc.fetched import Fetched
 from goqueue.access.oidc.provider import configuration, read_json
 from goqueue.model.errors import AuthenticationFailedError
+from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
+    from goqueue.access.oidc.threads import OidcThreads
     from goqueue.access.settings import OidcSettings
     from goqueue.runtime.clock import Clock
 
-logger = logging.getLogger(__name__)
 
-_REFRESH_S: Final = 600.0
-"""Keys that are older are fetched again, so that a key that was withdrawn stops to count."""
-_RETRY_S: Final = 5.0
-"""A key that is not known is looked for at the provider, but not more often than this."""
+class KeySet(NamedTuple):
+    """The keys that count."""
+
+    keys: Any
+    ids: frozenset[str | None]
+    content: frozenset[bytes]
+    """All that was said of them, to notice others."""
+
+    def has(self, wanted: str | None) -> bool:
+        """Whether a token may be signed with the key of that id; None: with any."""
+        return wanted is None or wanted in self.ids
 
 
 class ProviderKeys:
-    """The keys, for threads of the executor; one of them fetches at a time."""
+    """The keys of one provider."""
 
-    def __init__(self, settings: OidcSettings, clock: Clock) -> None:
+    def __init__(self, settings: OidcSettings, threads: OidcThreads, clock: Clock) -> None:
         self._settings = settings
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._keys: Any = None
-        self._ids: frozenset[str | None] = frozenset()
-        self._fetched_s: float | None = None
-        self._tried_s: float | None = None
+        self._known = Fetched("the keys", self._fetch, threads, clock)
 
-    def for_token(self, token: str) -> Any:
+    @property
+    def content(self) -> frozenset[bytes]:
+        """Another one as soon as there are other keys."""
+        known = self._known.value
+        return frozenset() if known is None else known.content
+
+    async def for_token(self, token: str) -> KeySet:
         """The set of keys that a token may be signed with.
 
         Raises:
             AuthenticationFailedError: there are no keys, or the token names one that is not there.
         """
         wanted = _key_id(token)
-        with self._lock:
-            if self._needs_fetch(wanted):
-                self._fetch()
-            if self._keys is None:
-                raise AuthenticationFailedError("the keys of the OIDC provider are not there yet")
-            if wanted is not None and wanted not in self._ids:
-                raise AuthenticationFailedError("a token that is signed with an unknown key")
-            return self._keys
+        known = self._known.value
+        if known is None or not known.has(wanted):
+            await self._known.wait()
+            known = self._known.value
+        elif self._known.is_old:
+            self._known.refresh()
+        if known is None:
+            raise AuthenticationFailedError("the keys of the OIDC provider are not there yet")
+        if not known.has(wanted):
+            raise AuthenticationFailedError("a token that is signed with an unknown key")
+        return known
 
-    def _needs_fetch(self, wanted: str | None) -> bool:
-        now_s = self._clock.monotonic_s()
-        if self._tried_s is not None and now_s - self._tried_s < _RETRY_S:
-            return False
-        is_old = self._fetched_s is None or now_s - self._fetched_s > _REFRESH_S
-        return is_old or (wanted is not None and wanted not in self._ids)
+    def _fetch(self) -> KeySet:
+        from joserfc import jwk  # noqa: PLC0415 - a default start does not need it
 
-    def _fetch(self) -> None:
-        from joserfc.jwk import KeySet  # noqa: PLC0415 - a default start does not need it
-
-        self._tried_s = self._clock.monotonic_s()
-        try:
-            url = self._settings.jwks_url or self._discovered()
-            known = read_json(url)
-            usable = [each for each in known["keys"] if _is_public(each)]
-            self._keys = KeySet.import_key_set({"keys": usable})
-            self._ids = frozenset(each.get("kid") for each in usable)
-            self._fetched_s = self._tried_s
-        except (OSError, ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
-            logger.warning(
-                "the keys of the OIDC provider %s could not be fetched: %s: %s",
-                self._settings.issuer,
-                type(error).__name__,
-                error,
-            )
+        known = read_json(self._settings.jwks_url or self._discovered())
+        usable = [each for each in known["keys"] if _is_public(each)]
+        return KeySet(
+            jwk.KeySet.import_key_set({"keys": usable}),
+            frozenset(each.get("kid") for each in usable),
+            frozenset(msgspec.json.encode(each, order="deterministic") for each in usable),
+        )
 
     def _discovered(self) -> str:
         url = configuration(self._settings.issuer)["jwks_uri"]

@@ -9,24 +9,23 @@ derived from it.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import hmac
 import secrets
 import urllib.parse
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from goqueue.access.oidc.provider import discovered, exchange
-from goqueue.access.oidc.tokens import OidcTokens
-from goqueue.model.errors import AuthenticationFailedError
+from goqueue.access.oidc.fetched import Fetched
+from goqueue.access.oidc.provider import ProviderUrls, discovered, exchange
+from goqueue.model.errors import AuthenticationFailedError, ProviderBusyError
 from goqueue.model.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
+    from goqueue.access.oidc.tokens import OidcTokens
     from goqueue.access.principals import Login
     from goqueue.access.settings import OidcSettings
     from goqueue.runtime.clock import Clock
@@ -49,22 +48,23 @@ class OidcSignIn:
     """Sign-ins at all nodes that have the same key."""
 
     def __init__(
-        self, settings: OidcSettings, key: bytes, executor: Executor, clock: Clock
+        self, settings: OidcSettings, key: bytes, tokens: OidcTokens, clock: Clock
     ) -> None:
         self._settings = settings
         self._key = key
-        self._executor = executor
         self._clock = clock
-        self._tokens = OidcTokens(settings, executor, clock)
+        self._tokens = tokens
+        discover = partial(discovered, settings.issuer)
+        self._urls = Fetched("the configuration", discover, tokens.threads, clock)
 
     async def begin(self, redirect_url: str) -> Begun:
         """Begin a sign-in that comes back to `redirect_url`.
 
         Raises:
             AuthenticationFailedError: the provider cannot be asked where its sign-in page is.
+            ProviderBusyError: too much waits for it already.
         """
-        loop = asyncio.get_running_loop()
-        provider = await loop.run_in_executor(self._executor, discovered, self._settings.issuer)
+        provider = await self._provider()
         browser = secrets.token_urlsafe(32)
         said = f"{self._clock.now_ms() + round(SIGN_IN_S * 1000)}.{secrets.token_urlsafe(16)}"
         state = f"{said}.{self._derived('state', said, browser, redirect_url)}"
@@ -83,6 +83,21 @@ class OidcSignIn:
         joint = "&" if "?" in provider.authorization_url else "?"
         return Begun(provider.authorization_url + joint + urllib.parse.urlencode(query), browser)
 
+    async def _provider(self) -> ProviderUrls:
+        urls = self._urls
+        if urls.value is None:
+            await urls.wait()
+        elif urls.is_old:
+            urls.refresh()
+        if urls.value is not None:
+            return urls.value
+        if isinstance(urls.error, ProviderBusyError):
+            raise urls.error.with_traceback(None)
+        raise AuthenticationFailedError(
+            f"the configuration of the OIDC provider {self._settings.issuer} could not be read: "
+            f"{urls.error}"
+        )
+
     def _derived(self, *said: str) -> str:
         """What follows from this, for whoever has the key; 43 characters, as PKCE wants them."""
         data = "\0".join(("oidc", *said)).encode("utf-8", "surrogatepass")
@@ -97,6 +112,7 @@ class OidcSignIn:
         Raises:
             AuthenticationFailedError: the state is not that of this browser, or has expired, or
                 the provider does not vouch for anybody.
+            ProviderBusyError: too much waits for it already.
         """
         if problem:
             raise AuthenticationFailedError(f"the OIDC provider says {problem!r}")
@@ -114,9 +130,9 @@ class OidcSignIn:
             "client_id": settings.client_id or "",
             "code_verifier": self._derived("verifier", state),
         }
-        loop = asyncio.get_running_loop()
+        asking = partial(exchange, settings, (await self._provider()).token_url, form)
         try:
-            token = await loop.run_in_executor(self._executor, exchange, settings, form)
+            token = await self._tokens.threads.ask(asking)
         except (OSError, ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
             raise AuthenticationFailedError(
                 f"the OIDC provider gave no ID token: {type(error).__name__}: {error}"

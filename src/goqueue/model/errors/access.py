@@ -32,6 +32,12 @@ class AuthenticationFailedError(CredentialError):
         return error
 
 
+class ProviderBusyError(CredentialError):
+    """As much waits for the OIDC provider as may wait; this was not asked."""
+
+    retriable = True
+
+
 class UnacceptableCredentialError(CredentialError):
     """A name, a salt or a number of iterations that no user may have."""
 

@@ -170,6 +170,7 @@ GRPC_CODES: Final[Mapping[type[GoQueueError], GrpcStatus]] = {
     # users
     model.CredentialError: GrpcStatus(StatusCode.INVALID_ARGUMENT, 600),
     model.AuthenticationFailedError: GrpcStatus(StatusCode.UNAUTHENTICATED, 600),
+    model.ProviderBusyError: GrpcStatus(StatusCode.UNAVAILABLE, 600, _RECOVERY_MS),
     model.UnknownCredentialError: GrpcStatus(StatusCode.NOT_FOUND, 600),
     model.TooManyCredentialsError: GrpcStatus(StatusCode.RESOURCE_EXHAUSTED, 600),
     model.UnknownKeyError: GrpcStatus(StatusCode.NOT_FOUND, 600),

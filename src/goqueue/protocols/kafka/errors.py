@@ -208,6 +208,7 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     # users
     model.CredentialError: ErrorCode.unacceptable_credential,
     model.AuthenticationFailedError: ErrorCode.sasl_authentication_failed,
+    model.ProviderBusyError: ErrorCode.throttling_quota_exceeded,
     model.UnacceptableCredentialError: ErrorCode.unacceptable_credential,
     model.UnknownCredentialError: ErrorCode.resource_not_found,
     model.UnsupportedMechanismError: ErrorCode.unsupported_sasl_mechanism,

@@ -76,7 +76,7 @@ def build_registry(
         AdminConfigsApi(broker),
         ClusterApi(broker, brokers),
         SaslApi(broker, sasl or SaslSettings()),
-        UsersApi(broker.users),
+        UsersApi(broker.users, broker.access_administration),
         TopicPartitionsApi(broker),
         ConfigResourcesApi(broker),
         _replicas(broker),

@@ -112,6 +112,7 @@ class SessionRoutes:
         """Go to the sign-in page of the OIDC provider."""
         from goqueue.access.oidc.sign_in import SIGN_IN_S  # noqa: PLC0415 - few have a provider
 
+        await self._authenticator.slow_down(request.client_host, "")
         begun = await self._sign_in.begin(self._redirect_url(request))
         cookie = self._sign_in_cookie.set(begun.browser, SIGN_IN_S)
         return _gone_to(begun.url, cookie)
@@ -127,6 +128,8 @@ class SessionRoutes:
     )
     async def finish(self, request: Request, query: CallbackQuery) -> Response:
         """Come back from the provider, and be signed in."""
+        host = request.client_host
+        await self._authenticator.slow_down(host, "")
         browser = self._sign_in_cookie.of(request.headers)
         forget = self._sign_in_cookie.cleared()
         try:
@@ -140,7 +143,8 @@ class SessionRoutes:
                 )
             )
         except AuthenticationFailedError as error:
-            _log.warning("HTTP client %s: %s", request.client_host, error)
+            self._authenticator.failed(host, "")
+            _log.warning("HTTP client %s: %s", host, error)
             return _gone_to(_FAILED_AT, forget)._replace(error=error)
         return _gone_to("/console", forget, self._opened(request, login)[2])
 
@@ -154,7 +158,7 @@ class SessionRoutes:
                 "oidc.client_id in the configuration; sign in with a password or a key"
             )
         key = self._broker.settings.access.session_key
-        return OidcSignIn(self._oidc, key, self._broker.executor, self._broker.clock)
+        return OidcSignIn(self._oidc, key, self._authenticator.tokens(), self._broker.clock)
 
     def _redirect_url(self, request: Request) -> str:
         assert self._oidc is not None  # or there is no sign-in

@@ -273,6 +273,7 @@ PROBLEMS: Final[dict[type[GoQueueError], Kind]] = {
     # users
     model.CredentialError: Kind(400, "credential_refused"),
     model.AuthenticationFailedError: Kind(401, "authentication_failed"),
+    model.ProviderBusyError: Kind(503, "oidc_provider_busy"),
     model.UnacceptableCredentialError: Kind(400, "unacceptable_credential"),
     model.UnknownCredentialError: Kind(404, "unknown_credential"),
     model.TooManyCredentialsError: Kind(429, "too_many_credentials"),

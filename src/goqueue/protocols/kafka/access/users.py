@@ -20,6 +20,7 @@ from goqueue.wire.kafka.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from goqueue.access.administration import AccessAdministration
     from goqueue.access.users import Users
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.wire.kafka.frames import Response
@@ -38,8 +39,9 @@ def _unaltered(_ctx: RequestContext, request: Struct, code: ErrorCode) -> Respon
 class UsersApi:
     """Shows and changes who may log in."""
 
-    def __init__(self, users: Users) -> None:
+    def __init__(self, users: Users, administration: AccessAdministration) -> None:
         self._users = users
+        self._administration = administration
 
     @api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, right=cluster(DESCRIBE))
     def describe(self, ctx: RequestContext, request: Struct) -> Response:
@@ -82,7 +84,8 @@ class UsersApi:
         self, name: str, removals: list[Struct], additions: list[Struct]
     ) -> dict[str, Any]:
         try:
-            check_user_name(name)
+            if additions or self._users.find(name) is None:
+                check_user_name(name)
             changes: dict[Mechanism, ScramKeys | None] = {}
             for item in removals:
                 changes[_mechanism(item.mechanism)] = None
@@ -91,7 +94,7 @@ class UsersApi:
             if len(changes) < len(removals) + len(additions):
                 text = "a mechanism was to be changed twice in one request"
                 return _result(name, ErrorCode.duplicate_resource, text)
-            await self._users.alter(name, changes)
+            await self._administration.alter_user(name, changes)
         except GoQueueError as error:
             return _result(name, code_for(error), str(error))
         return _result(name)
