@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
+import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
 
 from goqueue.testing import Broker
 from support.backups import BackupApi
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,3 +44,36 @@ def backups(tmp_path: Path) -> Iterator[Callable[..., BackupApi]]:
     yield make
     for each in made:
         each.close()
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A bucket of a real S3 server process."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    for name, value in {
+        "AWS_ENDPOINT_URL": url,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+    def put() -> bool:
+        try:
+            with urllib.request.urlopen(urllib.request.Request(f"{url}/backups", method="PUT")):
+                return True
+        except OSError:
+            return False
+
+    eventually(put, "the S3 server")
+    yield "s3://backups/goqueue"
+    process.kill()
+    process.wait()

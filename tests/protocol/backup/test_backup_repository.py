@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
-import subprocess
-import sys
-import urllib.request
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -21,7 +17,7 @@ from goqueue.topics.catalogue import Catalogue
 from support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from goqueue.testing import Broker
@@ -199,39 +195,6 @@ def test_destinations_that_would_be_lost_or_overwritten_are_refused(
         assert refused["state"] == "failed"
         assert said in refused["error"]
     assert (tmp_path / "used" / "file").read_text() == "mine"
-
-
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A bucket of a real S3 server process."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    for name, value in {
-        "AWS_ENDPOINT_URL": url,
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(name, value)
-
-    def put() -> bool:
-        try:
-            with urllib.request.urlopen(urllib.request.Request(f"{url}/backups", method="PUT")):
-                return True
-        except OSError:
-            return False
-
-    eventually(put, "the S3 server")
-    yield "s3://backups/goqueue"
-    process.kill()
-    process.wait()
 
 
 def test_a_backup_goes_to_s3_and_comes_back(
