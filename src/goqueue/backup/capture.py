@@ -43,7 +43,7 @@ class Stage(StrEnum):
     """What data speaks of: schemas."""
 
 
-_LEFT_OUT: Final = frozenset({WEBHOOKS, WEBHOOKS_DEAD})
+LEFT_OUT: Final = frozenset({WEBHOOKS, WEBHOOKS_DEAD})
 """Events that wait for their targets: what happened to this cluster, not to a restored one."""
 _LAST: Final = frozenset({SCHEMAS, PIPELINES})
 
@@ -84,7 +84,7 @@ class Capture:
         for topic in self._topics.catalogue.by_name.values():
             if stage_of(topic.name) not in stages or topic.is_restoring:
                 continue
-            if topic.name in _LEFT_OUT:
+            if topic.name in LEFT_OUT:
                 continue
             if names is not None and topic.name not in names:
                 continue

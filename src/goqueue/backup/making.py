@@ -10,7 +10,7 @@ import msgspec
 
 import goqueue
 from goqueue.backup.agent import FRAGMENTS, fragment_name
-from goqueue.backup.capture import Stage, stage_of
+from goqueue.backup.capture import LEFT_OUT, Stage, stage_of
 from goqueue.backup.manifest import Manifest, TopicCopy
 from goqueue.backup.metadata_keys import capture_keys, encode_keys
 from goqueue.backup.repository import LATEST, NO_SECRET, Repository, Secret, metadata_name
@@ -143,6 +143,7 @@ class BackupMaking:
                 name: topic
                 for name, topic in self._services.topics.catalogue.by_name.items()
                 if not topic.is_restoring
+                and name not in LEFT_OUT
                 and (self._request.topics is None or name in self._request.topics)
             }
             answers = await (self._capture_alone() if len(self._ids) == 1 else self._capture_all())

@@ -355,6 +355,8 @@ class Broker(LogBroker):
             await self.coordinated_group_configs.load()
             await self.users.load()
             await self.access.load()
+            await self.sessions.load()
+            await self.quotas.load()
             if self.webhooks is not None:
                 await self.webhooks.endpoints.load()
             await self.follow_stored_configs()
