@@ -7,8 +7,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from goqueue.client.link.addresses import Address
 from goqueue.client.link.connection import Connection
@@ -25,6 +25,7 @@ from goqueue.testing import Cluster
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 from support.etcd import need_etcd
+from support.kafka_wire import WireClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +71,58 @@ def test_replicas_that_cannot_be(cluster: Cluster, topic: NewTopic, said: str) -
     assert not error.retriable()
     assert said in error.str()
     assert topic.topic not in admin.list_topics(timeout=20).topics
+
+
+def test_new_partitions_on_nodes_that_are_not_there(cluster: Cluster) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic("grown", 1, 3)])["grown"].result(20)
+    for nodes, said in (
+        ([2, 9], "assigned to nodes [2, 9] and there is no node 9: the nodes are [1, 2, 3]"),
+        ([3, 3], "assigned to nodes [3, 3]: name each node once"),
+    ):
+        wanted = NewPartitions("grown", 2, replica_assignment=[nodes])
+        with pytest.raises(KafkaException) as caught:
+            admin.create_partitions([wanted])["grown"].result(20)
+        error = caught.value.args[0]
+        assert error.code() == KafkaError.INVALID_REPLICA_ASSIGNMENT
+        assert said in error.str()
+    assert len(admin.list_topics(timeout=20).topics["grown"].partitions) == 1
+    wanted = NewPartitions("grown", 2, replica_assignment=[[2, 3, 1]])
+    admin.create_partitions([wanted])["grown"].result(20)
+    found = admin.list_topics("grown", timeout=20).topics["grown"].partitions[1]
+    assert found.replicas == [2, 3, 1]
+
+
+@pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
+def test_replicas_that_shall_move_to_other_nodes(cluster: Cluster) -> None:
+    from kafka import KafkaAdminClient, TopicPartition  # noqa: PLC0415 - it warns as it is loaded
+    from kafka.errors import UnsupportedVersionError  # noqa: PLC0415 - as above
+
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic("moved", 1, 3)])["moved"].result(20)
+
+    def replicas() -> list[int]:
+        found: list[int] = (
+            admin.list_topics("moved", timeout=20).topics["moved"].partitions[0].replicas
+        )
+        return found
+
+    before, place = replicas(), TopicPartition("moved", 0)
+    client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+    try:
+        for wanted in ([1, 2], [9], [3, 2, 1], None):
+            with pytest.raises(UnsupportedVersionError):
+                client.alter_partition_reassignments({place: wanted})
+        assert client.list_partition_reassignments() == {}
+    finally:
+        client.close()
+    asked = [{"name": "moved", "partitions": [{"partition_index": 0, "replicas": [9]}]}]
+    for node in (1, 2, 3):
+        with WireClient(cluster.kafka_address(node)) as wire:
+            told = wire.call(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, timeout_ms=5000, topics=asked)
+        assert told.error_code == ErrorCode.unsupported_version
+        assert "moving replicas to other nodes: not yet in a cluster" in told.error_message
+    assert replicas() == before
 
 
 # --- Replicas -------------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ import pytest
 import goqueue
 from goqueue.cluster.facts import ACTIVE, MemberFacts
 from goqueue.model.errors import ForwardingBusyError, PeerUnavailableError, PeerVersionError
+from goqueue.protocols.http.api.forwarded import forward
+from goqueue.protocols.http.api.requests import Request
 from goqueue.topics import forwarding
 from goqueue.topics.forwarding import Forwards
 from goqueue.wire.kafka.api_keys import ApiKey
@@ -67,6 +69,25 @@ async def test_what_waits_for_other_nodes_is_bounded_and_given_back() -> None:
     assert await first == "whole"
     with pytest.raises(PeerUnavailableError):
         await small
+    assert forwards.held_bytes == 0
+
+
+@scenario
+async def test_the_headers_of_a_request_are_counted() -> None:
+    forwards = forwards_over(Network(), 200_000)
+    headers = {b"x-first": b"a" * 40_000, b"x-second": b"b" * 20_000}
+    request = Request("GET", b"/groups/g", headers, b"")
+    calls = [
+        asyncio.ensure_future(forward(forwards, request, 2, deadline_s=60.0, stays=lambda: True))
+        for _ in range(2)
+    ]
+    await turn()
+    assert forwards.held_bytes > 2 * 60_000, "they are held as they came and as they are sent"
+    (refused,) = [each for each in calls if each.done()]
+    assert isinstance(refused.exception(), ForwardingBusyError)
+    for each in calls:
+        each.cancel()
+    await asyncio.wait(calls)
     assert forwards.held_bytes == 0
 
 

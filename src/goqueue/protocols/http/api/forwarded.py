@@ -47,6 +47,8 @@ _OF_THE_CONNECTION: Final = frozenset(
     }
 )
 """Headers that say how a request came, whose secrets stay here, or that are said anew."""
+_HEADER_BYTES: Final = 200
+"""What a header holds besides its bytes."""
 _NODE: Final = Principal("node", PrincipalKind.NODE)
 """Whose the requests are that a node makes for itself."""
 _NO_SUCH_ROUTE: Final = frozenset({"NoSuchPathError", "MethodNotAllowedError"})
@@ -82,7 +84,7 @@ async def forward(
         answer = await forwards.ask(
             node_id,
             ApiKey.CALL_HTTP,
-            size_bytes=len(request.target) + len(request.body),
+            size_bytes=_size_bytes(request),
             deadline_s=deadline_s,
             stays=stays,
             **_fields(request, is_part=is_part),
@@ -98,6 +100,13 @@ async def forward(
         forwards.check_version(node_id, symptom)
         raise PeerVersionError(f"node {node_id}: {symptom}, as this node does")
     return _response(answer)
+
+
+def _size_bytes(request: Request) -> int:
+    """What a request holds while it waits for its answer."""
+    headers = sum(len(name) + len(value) for name, value in request.headers.items())
+    headers += len(request.headers) * _HEADER_BYTES
+    return len(request.target) + headers + len(request.body)
 
 
 def _fields(request: Request, *, is_part: bool) -> dict[str, Any]:
