@@ -86,8 +86,6 @@ CALLED_FROM_OUTSIDE = {
     "_apply_level",
     "_apply_mode",
     "_apply_ids",
-    # what followers of a partition will call
-    "role_of",
 }
 
 BOUND = re.compile(r"(?:MAX|MIN)_")

@@ -18,7 +18,6 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.opening import OpenedLog, open_on_disk
 from goqueue.partitions.partition import Partition
-from goqueue.partitions.replica import ABSENT, Role
 from goqueue.runtime.tasks import in_portions, in_thread
 from goqueue.storage.checkpoints.book import CheckpointBook
 from goqueue.storage.disk_log import LogHost
@@ -252,11 +251,6 @@ class Partitions:
         return partition
 
     # --- Leadership ------------------------------------------------------------------------------
-
-    def role_of(self, partition_id: TopicPartition) -> Role:
-        """What this node is to a partition."""
-        partition = self._open.get(partition_id)
-        return ABSENT if partition is None else partition.role
 
     async def watch(
         self,

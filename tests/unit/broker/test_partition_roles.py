@@ -16,7 +16,7 @@ from goqueue.model.errors import (
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.partitions.partition import Isolation
-from goqueue.partitions.replica import ABSENT, Following, Leading
+from goqueue.partitions.replica import Following, Leading
 from goqueue.partitions.waiting import Waiter
 from goqueue.records import Record, encode, peek
 from support.brokers import publish, running_broker
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from goqueue.records.batch import BatchInfo
 
 PLACE = TopicPartition("t", 0)
+OTHER = TopicPartition("t", 1)
 
 
 def _batch() -> tuple[bytes, BatchInfo]:
@@ -39,8 +40,8 @@ def test_a_node_alone_leads_every_partition_in_epoch_0(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             await broker.create_topic("t", 2)
-            roles = [broker.partitions.role_of(TopicPartition("t", number)) for number in range(3)]
-            assert roles == [Leading(0), Leading(0), ABSENT]
+            roles = [broker.partitions.local(place).role for place in (PLACE, OTHER)]
+            assert roles == [Leading(0), Leading(0)]
 
     asyncio.run(scenario())
 
@@ -52,7 +53,7 @@ def test_a_follower_refuses_appends_and_reads_and_names_the_leader(tmp_path: Pat
             publish(broker, "t", b"one")
             partition = broker.partitions.partition(PLACE)
             await broker.partitions.follow(PLACE, 7, 3)
-            assert broker.partitions.role_of(PLACE) == Following(7, 3)
+            assert broker.partitions.local(PLACE).role == Following(7, 3)
             asked = (
                 lambda: partition.append(*_batch()),
                 lambda: partition.append_marker(Marker.COMMIT, 1, 0, 0),
@@ -107,7 +108,7 @@ def test_an_epoch_that_is_over_does_not_return(tmp_path: Path) -> None:
             await broker.partitions.lead(PLACE, 5)
             with pytest.raises(InvariantError):
                 await broker.partitions.follow(PLACE, 1, 4)
-            assert broker.partitions.role_of(PLACE) == Leading(5)
+            assert broker.partitions.local(PLACE).role == Leading(5)
 
     asyncio.run(scenario())
 
