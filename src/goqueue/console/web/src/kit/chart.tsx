@@ -136,7 +136,7 @@ export function TimeBars({
   );
 }
 
-export type Bar = { label: string; value: number; to?: string; tone?: SeriesTone };
+type Bar = { label: string; value: number; to?: string; tone?: SeriesTone };
 
 /** Bars side by side with their names: which is largest. */
 export function Bars({ items, format }: { items: readonly Bar[]; format: (value: number) => string }) {

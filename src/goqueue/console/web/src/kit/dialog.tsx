@@ -59,7 +59,7 @@ export function Dialog({
   );
 }
 
-export type Question = {
+type Question = {
   title: string;
   /** What exactly will happen, and what will not come back. */
   body: ComponentChildren;

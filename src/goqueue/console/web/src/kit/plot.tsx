@@ -11,7 +11,7 @@ const AXIS_WIDTH = 48;
 const AXIS_HEIGHT = 24;
 const LEVEL_HEIGHT = 32;
 
-export type PlotSeries = {
+type PlotSeries = {
   /** The colour, as a token: "--series-one". */
   token: string;
   /** Whether the area below the line is coloured. */

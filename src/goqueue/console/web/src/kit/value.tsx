@@ -72,7 +72,7 @@ export function ValueViewer({
 }
 
 /** Laid out and coloured, up to a length of its own text. */
-export function Json({ text, most = JSON_SHOWN }: { text: string; most?: number }) {
+function Json({ text, most = JSON_SHOWN }: { text: string; most?: number }) {
   const shown = useMemo(() => {
     const tokens = jsonTokens(text.slice(0, most));
     const merged: { kind: string; text: string }[] = [];

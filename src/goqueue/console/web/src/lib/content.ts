@@ -57,7 +57,7 @@ export function hexDump(data: Uint8Array, from = 0): string {
   return lines.join("\n");
 }
 
-export type TokenKind = "key" | "string" | "number" | "word" | "mark";
+type TokenKind = "key" | "string" | "number" | "word" | "mark";
 export type Token = { kind: TokenKind; text: string };
 
 export function isJson(text: string): boolean {

@@ -1,6 +1,6 @@
 // Two texts side by side, line by line: the longest common lines stay beside each other.
 
-export type DiffRow = { left: string | null; right: string | null; kind: "same" | "gone" | "new" | "changed" };
+type DiffRow = { left: string | null; right: string | null; kind: "same" | "gone" | "new" | "changed" };
 
 /** More lines than this are compared as they stand: the table would have millions of cells. */
 const MOST_LINES = 2000;

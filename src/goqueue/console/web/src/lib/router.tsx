@@ -4,7 +4,7 @@ import { Store, useStore } from "./store";
 
 export const BASE = "/console";
 
-export type Place = { path: string; query: URLSearchParams };
+type Place = { path: string; query: URLSearchParams };
 export type Params = Record<string, string>;
 export type Page = {
   /** Below /console, with parameters: `/topics/:topic`. */

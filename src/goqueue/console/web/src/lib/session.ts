@@ -3,7 +3,7 @@
 import { api, credentials, Problem } from "./api";
 import { Store } from "./store";
 
-export type SignInMethod = "password" | "key" | "oidc";
+type SignInMethod = "password" | "key" | "oidc";
 
 export type Session = {
   is_required: boolean;

@@ -53,7 +53,7 @@ export type Overview = {
 /** One value per step, the last one at `at`. */
 export type Values = (number | null)[];
 
-export type History<Names extends string> = { step_ms: number; at: number } & Record<Names, Values>;
+type History<Names extends string> = { step_ms: number; at: number } & Record<Names, Values>;
 
 export type NodeHistory = History<
   "published_per_s" | "consumed_per_s" | "failed_per_s" | "bytes_in_per_s" | "bytes_out_per_s" | "publish_p99_ms" | "lag"

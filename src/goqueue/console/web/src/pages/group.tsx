@@ -14,7 +14,7 @@ import { type GroupLine, kindOf, toneOf } from "./groups";
 import { QueueSettings } from "./queue-settings";
 import { ResetOffsets } from "./reset-offsets";
 
-export type ByTopic = Record<string, Record<string, number>>;
+type ByTopic = Record<string, Record<string, number>>;
 
 type Member = {
   member_id: string;

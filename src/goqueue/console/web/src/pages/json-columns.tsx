@@ -16,7 +16,7 @@ type Scalar = string | number | boolean | null;
 const documents = new WeakMap<Message, unknown>();
 
 /** The value as JSON, decoded by its schema where it names one; undefined if it is none. */
-export function documentOf(message: Message): unknown {
+function documentOf(message: Message): unknown {
   if (documents.has(message)) return documents.get(message);
   const text = message.decoded?.json ?? (message.encoding === "text" ? message.value : null);
   let found: unknown;
@@ -45,7 +45,7 @@ function collect(value: unknown, before: string, depth: number, into: Set<string
   }
 }
 
-export function fieldsOf(messages: readonly Message[]): string[] {
+function fieldsOf(messages: readonly Message[]): string[] {
   const found = new Set<string>();
   for (const message of messages.slice(0, EXAMINED)) collect(documentOf(message), "", 1, found);
   return [...found];

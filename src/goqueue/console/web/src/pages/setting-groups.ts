@@ -12,7 +12,7 @@ const GROUPS: [title: string, names: readonly string[]][] = [
   ["Storage", ["segment.", "index.", "preallocate", "remote.", "local."]],
 ];
 
-export type SettingGroup = { title: string; settings: Setting[] };
+type SettingGroup = { title: string; settings: Setting[] };
 
 export function groupedSettings(settings: readonly Setting[]): SettingGroup[] {
   const changed = settings.filter((each) => each.source === "topic");

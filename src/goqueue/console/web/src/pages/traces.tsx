@@ -31,7 +31,7 @@ const SPANS = [
   { value: "86400000", label: "The last day" },
 ];
 
-export function statusTone(status: string): Tone {
+function statusTone(status: string): Tone {
   if (status === "completed") return "good";
   if (status === "failed" || status === "expired") return "bad";
   return status === "retrying" ? "warn" : status === "in_progress" ? "accent" : "neutral";
