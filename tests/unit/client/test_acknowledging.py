@@ -11,13 +11,13 @@ import pytest
 
 from goqueue.client.errors import BrokerUnavailableError, ClientClosedError
 from goqueue.client.queues import acknowledging
+from goqueue.client.queues.acknowledgements import ACK, NACK, RETURN, Acknowledgement
 from goqueue.client.queues.acknowledging import (
     Acknowledger,
     PendingAcknowledgement,
     settlements_of,
 )
 from goqueue.client.queues.deliveries import Deliveries
-from goqueue.client.queues.verdicts import ACK, NACK, RETURN, Acknowledgement
 from goqueue.model.errors import ExpiredReceiptError, ReceiptError, UnknownReceiptError
 from goqueue.wire.kafka.error_codes import ErrorCode
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.client.errors import BrokerUnavailableError
 from goqueue.client.link.codes import error_named
+from goqueue.client.queues.acknowledgements import GIVES_BACK, Acknowledgement
 from goqueue.client.queues.deliveries import NONCE_BYTES
-from goqueue.client.queues.verdicts import GIVES_BACK, Acknowledgement
 from goqueue.model.errors import GoQueueError, ReceiptError, TopicError, UnknownReceiptError
 
 if TYPE_CHECKING:

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from goqueue.client.queues.verdicts import ACK, EXTEND, NACK, REJECT, RELEASE, Acknowledgement
+from goqueue.client.queues.acknowledgements import (
+    ACK,
+    EXTEND,
+    NACK,
+    REJECT,
+    RELEASE,
+    Acknowledgement,
+)
 from goqueue.client.times import to_ms
 from goqueue.model.delivery import Priority
 from goqueue.records import Message

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, TypeVar
 
+from goqueue.client.queues.acknowledgements import NACK, Acknowledgement
 from goqueue.client.queues.deliveries import NONCE_BYTES, Deliveries
 from goqueue.client.queues.messages import Delivered
-from goqueue.client.queues.verdicts import NACK, Acknowledgement
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import BatchError
 from goqueue.records import decode_messages

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from goqueue.client.errors import BrokerUnavailableError, ClientClosedError, ClientError
 from goqueue.client.link.codes import error_named
 from goqueue.client.link.link import GROUP_KEY
+from goqueue.client.queues.acknowledgements import EXTEND, RETURN, Acknowledgement
 from goqueue.client.queues.acknowledging import (
     Acknowledger,
     Frame,
@@ -32,7 +33,6 @@ from goqueue.client.queues.holding import Holding
 from goqueue.client.queues.member import Member
 from goqueue.client.queues.messages import Delivered
 from goqueue.client.queues.receiving import received
-from goqueue.client.queues.verdicts import EXTEND, RETURN, Acknowledgement
 from goqueue.model.errors import (
     FencedMemberEpochError,
     GoQueueError,

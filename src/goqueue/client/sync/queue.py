@@ -12,8 +12,8 @@ from goqueue.client.queues.messages import Delivered, QueueMessage
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from goqueue.client.queues.acknowledgements import Acknowledgement
     from goqueue.client.queues.queue import AsyncQueue
-    from goqueue.client.queues.verdicts import Acknowledgement
     from goqueue.client.sync.blocking import LoopThread
     from goqueue.model.topic_partition import TopicPartition
 

@@ -1,4 +1,4 @@
-"""What can be said of a message: Kafka's types of acknowledgement, and our own."""
+"""Acknowledgements of messages: Kafka's types, and our own."""
 
 from __future__ import annotations
 
