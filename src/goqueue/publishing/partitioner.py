@@ -43,7 +43,7 @@ class Partitioner:
         self, topic: Topic, messages: Sequence[NewMessage], results: list[MessageResult]
     ) -> dict[int, Portion]:
         """What goes to each partition; messages that fit nowhere have their results already."""
-        if _speak_of_delivery(messages):
+        if _have_delivery_settings(messages):
             return self._special_portions(topic, messages, results)
         named = {message.partition for message in messages}
         if len(named) == 1 and None not in named:
@@ -131,7 +131,7 @@ class Partitioner:
         return key_hash(message.key) % topic.partition_count
 
 
-def _speak_of_delivery(messages: Sequence[NewMessage]) -> bool:
+def _have_delivery_settings(messages: Sequence[NewMessage]) -> bool:
     """Whether one of the messages says how it is to be delivered, in a field or in a header."""
     return any(
         message[5:] != UNSAID
