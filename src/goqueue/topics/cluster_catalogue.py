@@ -89,7 +89,7 @@ class ClusterTopics(Topics):
         self._clock = clock
         self._default_factor = default_factor
         self._writer = TopicWriter(store)
-        self.strike_off = self._writer.strike_off
+        self.mark_files_removed = self._writer.mark_files_removed
         self.unreadable: set[str] = set()
         """Topics that the store has and this node does not understand: it keeps what it knew."""
         self._refreshing: asyncio.Future[None] | None = None

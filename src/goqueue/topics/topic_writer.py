@@ -72,7 +72,7 @@ class TopicWriter:
             revisions.append(revision)
         return Condition(str(keys[0]), revisions[0])
 
-    async def strike_off(self, topic_id: UUID, node_id: int) -> None:
+    async def mark_files_removed(self, topic_id: UUID, node_id: int) -> None:
         """A node has no files of a deleted topic any more; the last one removes the mark."""
         key = DELETED + topic_id.hex
         for _ in range(_READINGS):

@@ -284,7 +284,7 @@ async def test_a_deleted_topic_is_gone_everywhere_and_its_files_are_marked(
         assert decode((await stored(store, mark)).value, DeletedTopic, mark).nodes == NODES
         assert await one.topics.deleted() == [("orders", topic.topic_id)]
         for node in NODES:
-            await one.topics.strike_off(topic.topic_id, node)
+            await one.topics.mark_files_removed(topic.topic_id, node)
         assert await store.get(mark) is None
         again = await one.topics.create("orders", 2)
         assert again.topic_id != topic.topic_id

@@ -164,7 +164,7 @@ class ClusterTopicChanges(TopicChanges):
         """Remove what this node still has of topics that were deleted while it was away."""
         for name, topic_id in await self._cluster.deleted():
             self._partitions.remove_files(name, topic_id)
-            await self._strike_off(topic_id)
+            await self._mark_files_removed(topic_id)
 
     async def stop(self) -> None:
         """Return when every change under way is made; what is left of files goes at a start."""
@@ -188,12 +188,12 @@ class ClusterTopicChanges(TopicChanges):
         except GoQueueError:
             logger.exception("files of deleted topic %s are left until the next start", topic.name)
             return
-        await self._strike_off(topic.topic_id)
+        await self._mark_files_removed(topic.topic_id)
 
-    async def _strike_off(self, topic_id: UUID) -> None:
+    async def _mark_files_removed(self, topic_id: UUID) -> None:
         while True:
             try:
-                await self._cluster.strike_off(topic_id, self._node_id)
+                await self._cluster.mark_files_removed(topic_id, self._node_id)
             except MetadataUnavailableError as error:
                 logger.info("%s", error)
                 await self._sleep(_RETRY_S)
