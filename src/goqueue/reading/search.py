@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.reading.searching import Hit, Wanted, Window, cut_before
+from goqueue.reading.searching import Hit, SearchFilter, Window, cut_before
 from goqueue.reading.time_range import Span
-from goqueue.reading.windows import Asked, Looks, Windows
+from goqueue.reading.windows import Looks, WindowRequest, Windows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ _LARGEST_WINDOW: Final = 1024 * 1024
 """Windows double while little is found."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class SearchResult(msgspec.Struct, frozen=True):
     """Messages in the order asked for, and what is left to be looked at."""
 
     hits: list[Hit]
@@ -67,7 +67,7 @@ class Search:
         self,
         looks: Looks,
         clock: Clock,
-        wanted: Wanted,
+        wanted: SearchFilter,
         limit: int,
         *,
         newest_first: bool,
@@ -82,7 +82,7 @@ class Search:
         self._read_bytes = 0
         self._scanned = 0
 
-    async def run(self, topic_name: str, spans: Sequence[Span]) -> Found:
+    async def run(self, topic_name: str, spans: Sequence[Span]) -> SearchResult:
         """Look through the spans, as far as one call goes.
 
         Raises:
@@ -99,7 +99,7 @@ class Search:
                 break
         hits = self._merged(scans)
         rest = [self._left(scan) for scan in scans]
-        return Found(hits, [each for each in rest if each.start < each.end], self._scanned)
+        return SearchResult(hits, [each for each in rest if each.start < each.end], self._scanned)
 
     def _scan(self, topic_name: str, span: Span) -> _Scan:
         windows = self._looks.into(TopicPartition(topic_name, span.partition), span)
@@ -124,7 +124,7 @@ class Search:
         return None if certain >= self._limit else behind
 
     async def _advance(self, scan: _Scan) -> None:
-        asked = Asked(self._wanted, scan.window, self._limit, self._newest_first)
+        asked = WindowRequest(self._wanted, scan.window, self._limit, self._newest_first)
         window = await scan.windows.look(scan.rest, asked)
         self._read_bytes += window.size_bytes
         self._scanned += window.scanned

@@ -29,7 +29,7 @@ _SLACK_BYTES: Final = 8 * 1024
 """What lies between two entries of an offset index, and more."""
 
 
-class Wanted(msgspec.Struct, frozen=True, dict=True):
+class SearchFilter(msgspec.Struct, frozen=True, dict=True):
     """Which messages are looked for; what is None does not matter."""
 
     key: bytes | None = None
@@ -104,7 +104,7 @@ class Window(NamedTuple):
 def look(
     partition: Partition,
     span: Span,
-    wanted: Wanted,
+    wanted: SearchFilter,
     *,
     until: int,
     size_bytes: int,
@@ -144,7 +144,7 @@ class Loaded(NamedTuple):
     """Bytes that were read."""
 
 
-def pick(read: Loaded, span: Span, wanted: Wanted, *, limit: int, newest: bool) -> Window:
+def pick(read: Loaded, span: Span, wanted: SearchFilter, *, limit: int, newest: bool) -> Window:
     """What of a window is wanted, in the order asked for; opens the batches, so in a thread."""
     batches, start, end, read_to, size_bytes = read
     if newest:

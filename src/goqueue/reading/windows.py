@@ -9,7 +9,7 @@ from goqueue.model.errors import OffsetOutOfRangeError
 from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.partition import Isolation
 from goqueue.reading.fetch import Fetched, FetchRequest, PartitionRead, visible_batches
-from goqueue.reading.searching import Loaded, Wanted, Window, look, pick
+from goqueue.reading.searching import Loaded, SearchFilter, Window, look, pick
 from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ _GUESSED_BYTES: Final = 200
 """The size of a message, before one was seen."""
 
 
-class Asked(NamedTuple):
+class WindowRequest(NamedTuple):
     """What one look is for."""
 
-    wanted: Wanted
+    wanted: SearchFilter
     size_bytes: int
     limit: int
     newest: bool
@@ -42,7 +42,7 @@ class Asked(NamedTuple):
 class Windows(Protocol):
     """Looks into one partition, a window at a time."""
 
-    async def look(self, span: Span, asked: Asked) -> Window:
+    async def look(self, span: Span, asked: WindowRequest) -> Window:
         """What one end of a span holds. Raises like `searching.look`."""
 
 
@@ -72,7 +72,7 @@ class LocalWindows:
         self._partition = partition
         self._executor = executor
 
-    async def look(self, span: Span, asked: Asked) -> Window:
+    async def look(self, span: Span, asked: WindowRequest) -> Window:
         """What one end of a span holds, without what was aborted."""
         partition = self._partition
         window = await in_thread(
@@ -119,7 +119,7 @@ class RemoteWindows:
         self._executor = executor
         self._message_bytes = _GUESSED_BYTES
 
-    async def look(self, span: Span, asked: Asked) -> Window:
+    async def look(self, span: Span, asked: WindowRequest) -> Window:
         """What one end of a span holds, without what was aborted."""
         start = span.start
         if asked.newest:
@@ -132,7 +132,7 @@ class RemoteWindows:
             partial(pick, loaded, span, asked.wanted, limit=asked.limit, newest=asked.newest),
         )
 
-    async def _load(self, start: int, end: int, asked: Asked) -> Loaded | None:
+    async def _load(self, start: int, end: int, asked: WindowRequest) -> Loaded | None:
         """The batches of a window; None when nothing of it is there any more."""
         kept: list[Fetched] = []
         kept_bytes = read_bytes = 0

@@ -14,7 +14,7 @@ from goqueue.partitions.markers import Marker
 from goqueue.publishing.requests import PublishRequest
 from goqueue.reading import search
 from goqueue.reading.search import Search
-from goqueue.reading.searching import Wanted
+from goqueue.reading.searching import SearchFilter
 from goqueue.records import Record, encode
 from goqueue.transactions.messages import InitRequest
 from support.brokers import publish, read_all, running_broker
@@ -52,7 +52,7 @@ batches = st.lists(
     st.tuples(st.integers(0, 2), st.lists(records, min_size=1, max_size=8)), max_size=12
 )
 questions = st.builds(
-    Wanted,
+    SearchFilter,
     key=st.sampled_from([None, b"apple", b"PEAR"]),
     key_is_whole=st.booleans(),
     text=st.sampled_from([None, b"apple", b"\xff"]),
@@ -61,7 +61,7 @@ questions = st.builds(
 )
 
 
-def expected(wanted: Wanted, record: Record) -> bool:
+def expected(wanted: SearchFilter, record: Record) -> bool:
     """What the question means, in the plainest words."""
     if wanted.begin_ms is not None and record.timestamp_ms < wanted.begin_ms:
         return False
@@ -93,7 +93,7 @@ async def store(broker: Broker, topic: str, wished: Batches) -> list[Stored]:
 
 
 async def look_on(
-    broker: Broker, topic: str, wanted: Wanted, limit: int, *, newest_first: bool
+    broker: Broker, topic: str, wanted: SearchFilter, limit: int, *, newest_first: bool
 ) -> tuple[list[Hit], int]:
     """Every page until the end."""
     spans = await broker.time_ranges.spans(topic, None, None)
@@ -121,7 +121,7 @@ def test_pages_together_hold_every_message_that_fits_once_and_in_order(
     numbers = count()
 
     async def compare(
-        broker: Broker, wished: Batches, wanted: Wanted, limit: int, *, newest_first: bool
+        broker: Broker, wished: Batches, wanted: SearchFilter, limit: int, *, newest_first: bool
     ) -> None:
         topic = f"t{next(numbers)}"
         await broker.create_topic(topic, 3, {"internal.segment.bytes": "20000"})
@@ -143,7 +143,7 @@ def test_pages_together_hold_every_message_that_fits_once_and_in_order(
         @settings(max_examples=examples(50), suppress_health_check=list(HealthCheck))
         @given(batches, questions, st.integers(1, 20), st.booleans(), st.sampled_from(BUDGETS))
         def check(
-            wished: Batches, wanted: Wanted, limit: int, newest_first: bool, budget: int
+            wished: Batches, wanted: SearchFilter, limit: int, newest_first: bool, budget: int
         ) -> None:
             monkeypatch.setattr(search, "_MAX_READ_BYTES", budget)
             runner.run(compare(broker, wished, wanted, limit, newest_first=newest_first))
@@ -161,7 +161,9 @@ def test_the_newest_messages_of_all_partitions_come_by_their_time(tmp_path: Path
             ]
             await store(broker, "t", wished)
             for newest_first in (True, False):
-                hits, pages = await look_on(broker, "t", Wanted(), 50, newest_first=newest_first)
+                hits, pages = await look_on(
+                    broker, "t", SearchFilter(), 50, newest_first=newest_first
+                )
                 times = [each.record.timestamp_ms for each in hits]
                 assert times == sorted(times, reverse=newest_first)
                 assert (len(times), pages) == (300, 6)
@@ -178,7 +180,7 @@ def test_a_look_at_the_newest_reads_a_little_however_much_there_is(tmp_path: Pat
                 publish(broker, "t", *values[:500])
             for _ in range(3000):
                 publish(broker, "t", b"y" * 100)
-            reading = Search(broker.looks, broker.clock, Wanted(), 50, newest_first=True)
+            reading = Search(broker.looks, broker.clock, SearchFilter(), 50, newest_first=True)
             found = await reading.run("t", await broker.time_ranges.spans("t", None, None))
             assert [each.record.offset for each in found.hits] == list(range(12_999, 12_949, -1))
             assert reading._read_bytes < 40_000
@@ -187,7 +189,7 @@ def test_a_look_at_the_newest_reads_a_little_however_much_there_is(tmp_path: Pat
             rare = Search(
                 broker.looks,
                 broker.clock,
-                Wanted(text=b"nowhere"),
+                SearchFilter(text=b"nowhere"),
                 50,
                 newest_first=True,
             )
@@ -209,7 +211,9 @@ def test_one_look_ends_at_its_bound_and_goes_on_from_there(
             publish(broker, "t", b"the needle")
             for _ in range(500):
                 publish(broker, "t", b"x" * 2000)
-            hits, pages = await look_on(broker, "t", Wanted(text=b"NEEDLE"), 50, newest_first=True)
+            hits, pages = await look_on(
+                broker, "t", SearchFilter(text=b"NEEDLE"), 50, newest_first=True
+            )
             assert [each.record.offset for each in hits] == [0]
             assert pages > 3
 
@@ -227,11 +231,11 @@ def test_large_messages_fill_an_answer_sooner(
             for _ in range(8):
                 publish(broker, "t", b"x" * 500_000)
             spans: Any = await broker.time_ranges.spans("t", None, None)
-            found = await Search(broker.looks, broker.clock, Wanted(), 50, newest_first=True).run(
-                "t", spans
-            )
+            found = await Search(
+                broker.looks, broker.clock, SearchFilter(), 50, newest_first=True
+            ).run("t", spans)
             assert [each.record.offset for each in found.hits] == [7, 6]
-            hits, _ = await look_on(broker, "t", Wanted(), 50, newest_first=True)
+            hits, _ = await look_on(broker, "t", SearchFilter(), 50, newest_first=True)
             assert [each.record.offset for each in hits] == list(range(7, -1, -1))
 
     asyncio.run(scenario())
@@ -258,7 +262,7 @@ def test_aborted_messages_are_not_found(tmp_path: Path) -> None:
                 )
                 await broker.transactions.end("id", identity, marker)
             for newest_first in (True, False):
-                hits, _ = await look_on(broker, "t", Wanted(), 50, newest_first=newest_first)
+                hits, _ = await look_on(broker, "t", SearchFilter(), 50, newest_first=newest_first)
                 assert [each.record.value for each in hits] == [b"COMMIT"]
 
     asyncio.run(scenario())
@@ -276,7 +280,7 @@ def test_what_compaction_has_left_is_found_in_both_directions(tmp_path: Path) ->
             kept = [each.offset for each in await read_all(broker, "t")]
             assert len(kept) < 60
             for newest_first in (True, False):
-                hits, _ = await look_on(broker, "t", Wanted(), 5, newest_first=newest_first)
+                hits, _ = await look_on(broker, "t", SearchFilter(), 5, newest_first=newest_first)
                 found = [each.record.offset for each in hits]
                 assert found == sorted(kept, reverse=newest_first)
 

@@ -20,7 +20,7 @@ from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.shapes import Offset, PartitionNumber, doc
 from goqueue.protocols.http.messages.decoding import sees_subject
 from goqueue.reading.search import Search
-from goqueue.reading.searching import Hit, Wanted
+from goqueue.reading.searching import Hit, SearchFilter
 from goqueue.schemas.frames import FrameFault, frame_of
 
 if TYPE_CHECKING:
@@ -132,9 +132,9 @@ def _times(query: SearchFilters) -> tuple[int | None, int | None]:
     return begin, None if query.end is None else time_ms(query.end, "end")
 
 
-def _wanted(query: SearchFilters, condition: JsonFilter | None) -> Wanted:
+def _wanted(query: SearchFilters, condition: JsonFilter | None) -> SearchFilter:
     begin, end = _times(query)
-    return Wanted(
+    return SearchFilter(
         key=_needle(query.key, "key"),
         key_is_whole=query.key_match == "exact",
         text=_needle(query.text, "text"),
