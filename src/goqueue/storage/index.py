@@ -28,7 +28,7 @@ _SEAL_KEY: Final = (1 << 63) - 1
 _BELOW_ALL: Final = -(1 << 63) - 1
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """One pair of the index."""
 
     key: int
@@ -67,29 +67,29 @@ class SparseIndex:
     def __len__(self) -> int:
         return len(self._entries) // ENTRY.size
 
-    def __getitem__(self, number: int) -> Entry:
-        return Entry._make(ENTRY.unpack_from(self._entries, number * ENTRY.size))
+    def __getitem__(self, number: int) -> IndexEntry:
+        return IndexEntry._make(ENTRY.unpack_from(self._entries, number * ENTRY.size))
 
     def _key(self, number: int) -> int:
         key: int = ENTRY.unpack_from(self._entries, number * ENTRY.size)[0]
         return key
 
     @property
-    def last(self) -> Entry | None:
+    def last(self) -> IndexEntry | None:
         """The entry with the highest key."""
         return self[len(self) - 1] if self._entries else None
 
-    def at_or_before(self, key: int) -> Entry | None:
+    def at_or_before(self, key: int) -> IndexEntry | None:
         """The last entry whose key is `key` or lower."""
         found = bisect_right(range(len(self)), key, key=self._key)
         return self[found - 1] if found else None
 
-    def before(self, key: int) -> Entry | None:
+    def before(self, key: int) -> IndexEntry | None:
         """The last entry whose key is lower than `key`."""
         found = bisect_left(range(len(self)), key, key=self._key)
         return self[found - 1] if found else None
 
-    def first_from(self, value: int) -> Entry | None:
+    def first_from(self, value: int) -> IndexEntry | None:
         """The first entry whose value is `value` or higher, where values grow with the keys."""
         found = bisect_left(range(len(self)), value, key=lambda number: self[number].value)
         return self[found] if found < len(self) else None

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from goqueue.runtime.disk import Bytes, DiskFile
     from goqueue.storage.config import LogConfig
-    from goqueue.storage.index import Entry
+    from goqueue.storage.index import IndexEntry
     from goqueue.storage.open_files import SharedFiles
 
 UNINDEXED_ENTRIES: Final = 16
@@ -337,7 +337,7 @@ class Segment:
             ahead_bytes=ahead_bytes,
         )
 
-    def _entry_for(self, offset: int) -> Entry | None:
+    def _entry_for(self, offset: int) -> IndexEntry | None:
         """The index entry to start from: the last one before `offset` whose batch is intact."""
         if self.indexes is None:
             return None
@@ -347,7 +347,7 @@ class Segment:
             entry = offsets.before(entry.key)
         return entry
 
-    def _starts_batch(self, entry: Entry) -> bool:
+    def _starts_batch(self, entry: IndexEntry) -> bool:
         if not 0 <= entry.value <= self.size_bytes - HEADER_BYTES:
             return False
         read = self.file.read(entry.value, HEADER_BYTES)  # short where a cut was not noted yet
