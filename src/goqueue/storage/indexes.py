@@ -8,7 +8,7 @@ from goqueue.model.errors import DiskFullError
 from goqueue.model.ids import NO_TIMESTAMP
 from goqueue.model.tuples import NamedTuple
 from goqueue.storage.index import SparseIndex
-from goqueue.storage.scan import Damage, Found
+from goqueue.storage.scan import Damage, IntactBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,12 +74,12 @@ class SegmentIndexes:
         disk: Disk,
         paths: IndexPaths,
         interval_bytes: int,
-        batches: Iterable[Found | Damage],
+        batches: Iterable[IntactBatch | Damage],
     ) -> SegmentIndexes:
         """The indexes made anew from the batches themselves."""
         indexes = cls.fresh(disk, paths, interval_bytes)
         for item in batches:
-            if isinstance(item, Found):
+            if isinstance(item, IntactBatch):
                 indexes.note(item.position, item.info.base_offset, item.info.max_timestamp)
         return indexes
 

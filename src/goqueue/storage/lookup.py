@@ -12,7 +12,7 @@ from goqueue.model.tuples import NamedTuple
 from goqueue.records import BatchInfo, Record, decode_rows
 from goqueue.records.batch import HEADER_BYTES, peek_header
 from goqueue.storage.region import Region
-from goqueue.storage.scan import READ_NEAR_BYTES, Context, Damage, Found, Place
+from goqueue.storage.scan import READ_NEAR_BYTES, BatchPosition, Context, Damage, IntactBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ def find_region(
 
 
 def _region(
-    segment: Segment, first: Place, end: int, max_bytes: int, context: Context
+    segment: Segment, first: BatchPosition, end: int, max_bytes: int, context: Context
 ) -> Region | None:
     readable = segment.size_bytes
     if end < segment.end_offset:
@@ -143,12 +143,12 @@ def _records(segment: Segment, first: int, timestamp_ms: int, context: Context) 
     start = segment.locate(first, context)
     if start is None:
         return
-    offset = start.info.base_offset if isinstance(start, Found) else start.first_offset
+    offset = start.info.base_offset if isinstance(start, IntactBatch) else start.first_offset
     batches = segment.walk(
         context, position=start.position, start_offset=offset, ahead_bytes=READ_NEAR_BYTES
     )
     for item in batches:
-        if isinstance(item, Found) and item.info.max_timestamp >= timestamp_ms:
+        if isinstance(item, IntactBatch) and item.info.max_timestamp >= timestamp_ms:
             yield from _rows(item.info, segment.file.read(item.position, item.info.size_bytes))
 
 
@@ -177,7 +177,7 @@ def find_cut(segments: Segments, end_offset: int, log_start: int, context: Conte
     if segment is None or end_offset <= log_start or end_offset < segment.base_offset:
         return Cut(None, 0, end_offset)
     found = segment.locate(end_offset, context)
-    if isinstance(found, Found):
+    if isinstance(found, IntactBatch):
         return Cut(segment, found.position, min(end_offset, found.info.base_offset))
     if isinstance(found, Damage):
         return Cut(segment, found.position, found.first_offset)

@@ -16,7 +16,7 @@ from goqueue.model.tuples import NamedTuple
 from goqueue.records.batch import validate, walk
 from goqueue.runtime.disk import replace_file
 from goqueue.storage.naming import DAMAGED, LOG
-from goqueue.storage.scan import Damage, Found
+from goqueue.storage.scan import Damage, IntactBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -49,7 +49,7 @@ def find_stretch(segments: Segments, offset: int, context: Context) -> DamagedSt
     if segment is None:
         return None
     for item in segment.walk(context):
-        if isinstance(item, Found):
+        if isinstance(item, IntactBatch):
             if item.info.base_offset > offset:
                 return None
         elif item.resume_at is not None and item.first_offset <= offset < item.resume_at:

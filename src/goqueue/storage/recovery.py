@@ -32,7 +32,7 @@ from goqueue.storage.naming import (
     swap_path,
     swap_ranges,
 )
-from goqueue.storage.scan import ANY_OFFSET, MAGIC_AT, Context, Damage, Found, scan
+from goqueue.storage.scan import ANY_OFFSET, MAGIC_AT, Context, Damage, IntactBatch, scan
 from goqueue.storage.segment import Segment
 from goqueue.storage.segments import Segments
 
@@ -238,7 +238,7 @@ class _Tail:
         self._report.scanned_bytes += segment.size_bytes - position
         context = self._context().up_to(sealed_at)
         for item in scan(segment.file, position, segment.size_bytes, offset, context):
-            if isinstance(item, Found):
+            if isinstance(item, IntactBatch):
                 self._found(segment, item)
             elif item.resume_at is None and sealed_at is None:
                 self._cut(segment, item)
@@ -286,14 +286,14 @@ class _Tail:
         if segment.base_offset >= self.checkpoint.gaps_below or position == segment.size_bytes:
             return True
         rest = scan(segment.file, position, segment.size_bytes, offset, self._context())
-        return isinstance(next(rest, None), Found)
+        return isinstance(next(rest, None), IntactBatch)
 
     def _context(self) -> Context:
         return Context(
             gaps_below=self.checkpoint.gaps_below, epochs=LeaderEpochs(self.checkpoint.epochs)
         )
 
-    def _found(self, segment: Segment, found: Found) -> None:
+    def _found(self, segment: Segment, found: IntactBatch) -> None:
         segment.note(found.position, found.info)
 
     def _cut(self, segment: Segment, damage: Damage) -> None:
@@ -317,7 +317,7 @@ class _LearningTail(_Tail):
     def _context(self) -> Context:
         return replace(super()._context(), gaps_below=ANY_OFFSET)
 
-    def _found(self, segment: Segment, found: Found) -> None:
+    def _found(self, segment: Segment, found: IntactBatch) -> None:
         damage = self._report.damage
         lost = bool(damage) and damage[-1].resume_at == found.info.base_offset
         if found.info.base_offset > segment.end_offset and not lost:
@@ -351,7 +351,7 @@ def _epochs(segments: list[Segment]) -> Iterator[EpochStart]:
     for segment in segments:
         context = Context(gaps_below=ANY_OFFSET, end_offset=segment.sealed_at)
         for item in scan(segment.file, 0, segment.size_bytes, segment.base_offset, context):
-            if isinstance(item, Found):
+            if isinstance(item, IntactBatch):
                 yield EpochStart(item.info.leader_epoch, item.info.base_offset)
 
 

@@ -26,7 +26,7 @@ from goqueue.storage.patching import (
     patch,
     patchable,
 )
-from goqueue.storage.scan import Found
+from goqueue.storage.scan import IntactBatch
 from goqueue.storage.snapshot import remove_snapshots
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ class ReplicaLog(AppendLog):
             end = max(segment.base_offset, self.flushed_offset)
             position = segment.synced_bytes
             for item in segment.walk(store.context, position=position, start_offset=end):
-                if not isinstance(item, Found):
+                if not isinstance(item, IntactBatch):
                     return False
                 end = item.info.next_offset
             if end < segment.end_offset:

@@ -33,7 +33,7 @@ MAGIC_AT: Final = 16
 _MAGIC_BYTE: Final = b"\x02"
 
 
-class Place(NamedTuple):
+class BatchPosition(NamedTuple):
     """Where a batch is."""
 
     position: int
@@ -42,17 +42,17 @@ class Place(NamedTuple):
     size_bytes: int
 
 
-class Found(NamedTuple):
+class IntactBatch(NamedTuple):
     """An intact batch."""
 
     position: int
     info: BatchInfo
 
     @property
-    def place(self) -> Place:
+    def place(self) -> BatchPosition:
         """Where it is, without what else its header says."""
         info = self.info
-        return Place(self.position, info.base_offset, info.next_offset, info.size_bytes)
+        return BatchPosition(self.position, info.base_offset, info.next_offset, info.size_bytes)
 
 
 class Damage(NamedTuple):
@@ -104,7 +104,7 @@ def scan(
     *,
     wanted: int | None = None,
     ahead_bytes: int = READ_BYTES,
-) -> Iterator[Found | Damage]:
+) -> Iterator[IntactBatch | Damage]:
     """Every intact batch and every stretch of damage between `position` and `end`.
 
     The file is read in pieces of `ahead_bytes`. The batch that starts at the offset `wanted` may
@@ -115,7 +115,7 @@ def scan(
     while position < end:
         found = _intact(window, position, next_offset, context, wanted=wanted)
         onwards = position + 1
-        if isinstance(found, Found) and found.info.base_offset > next_offset:
+        if isinstance(found, IntactBatch) and found.info.base_offset > next_offset:
             doubted_until = _doubted_until(window, found, next_offset, context)
             if doubted_until:
                 found = f"offset {found.info.base_offset} does not fit the batch behind it"
@@ -161,7 +161,7 @@ def _intact(
     *,
     wanted: int | None = None,
     exact: bool = True,
-) -> Found | str:
+) -> IntactBatch | str:
     """The batch at `position`, or why it is not one."""
     try:
         info = peek_header(*window.at(position, HEADER_BYTES))
@@ -171,10 +171,10 @@ def _intact(
     except BatchError as error:
         return str(error)
     objection = context.objection(info, next_offset, exact=exact)
-    return Found(position, info) if objection is None else objection
+    return IntactBatch(position, info) if objection is None else objection
 
 
-def _doubted_until(window: _Window, found: Found, next_offset: int, context: Context) -> int:
+def _doubted_until(window: _Window, found: IntactBatch, next_offset: int, context: Context) -> int:
     """How far the file cannot be believed, when a batch behind a gap is denied by the next; or 0.
 
     No checksum covers the offset, so where gaps are expected a damaged one looks like a gap. If the
@@ -183,7 +183,7 @@ def _doubted_until(window: _Window, found: Found, next_offset: int, context: Con
     """
     position = found.position + found.info.size_bytes
     after = _intact(window, position, next_offset, context, exact=False)
-    if not isinstance(after, Found):
+    if not isinstance(after, IntactBatch):
         unbounded = context.gaps_below == ANY_OFFSET and context.end_offset is None
         return position if unbounded else 0
     if after.info.base_offset >= found.info.next_offset:
@@ -192,7 +192,9 @@ def _doubted_until(window: _Window, found: Found, next_offset: int, context: Con
     return position if continues else position + after.info.size_bytes
 
 
-def _resync(window: _Window, position: int, next_offset: int, context: Context) -> Found | None:
+def _resync(
+    window: _Window, position: int, next_offset: int, context: Context
+) -> IntactBatch | None:
     """The next intact batch at or after `position`, wherever it starts."""
     while position + HEADER_BYTES <= window.end:
         data, at = window.at(position, READ_BYTES)
@@ -204,7 +206,7 @@ def _resync(window: _Window, position: int, next_offset: int, context: Context) 
             continue
         position += magic - MAGIC_AT - at
         found = _intact(window, position, next_offset, context, exact=False)
-        if isinstance(found, Found):
+        if isinstance(found, IntactBatch):
             return found
         position += 1
     return None

@@ -23,10 +23,10 @@ from goqueue.storage.scan import (
     ANY_OFFSET,
     READ_BYTES,
     READ_NEAR_BYTES,
+    BatchPosition,
     Context,
     Damage,
-    Found,
-    Place,
+    IntactBatch,
     scan,
 )
 
@@ -115,7 +115,7 @@ class Segment:
         self._newest = NOTHING
         """Of the batches so far, as long as there is no index."""
         self._recent: list[tuple[int, int, int, int]] = []
-        """The last batches that were appended, as `Place` has it; each takes the oldest's slot."""
+        """The last appended batches, as `BatchPosition` has it; each takes the oldest's slot."""
         self._recent_at = 0
         self._stored_bytes = -1
         """How long the segment was when its indexes were stored, if that was before the start."""
@@ -288,14 +288,14 @@ class Segment:
 
     # --- Searching -------------------------------------------------------------------------------
 
-    def recent(self, offset: int) -> Place | None:
+    def recent(self, offset: int) -> BatchPosition | None:
         """The batch that holds `offset`, if it is one of the last that were appended."""
         for place in self._recent:
             if place[1] <= offset < place[2]:
-                return Place._make(place)
+                return BatchPosition._make(place)
         return None
 
-    def locate(self, offset: int, context: Context) -> Found | Damage | None:
+    def locate(self, offset: int, context: Context) -> IntactBatch | Damage | None:
         """The batch that holds `offset`, or the first one after it; None past the last.
 
         Damage is returned only when it covers `offset`.
@@ -310,7 +310,7 @@ class Segment:
             ahead_bytes=READ_NEAR_BYTES,
         )
         for item in near:
-            if isinstance(item, Found):
+            if isinstance(item, IntactBatch):
                 if item.info.last_offset >= offset:
                     return item
             elif item.resume_at is None or item.resume_at > offset:
@@ -325,7 +325,7 @@ class Segment:
         start_offset: int | None = None,
         wanted: int | None = None,
         ahead_bytes: int = READ_BYTES,
-    ) -> Iterator[Found | Damage]:
+    ) -> Iterator[IntactBatch | Damage]:
         """The batches from `position` on, the first of which starts at `start_offset`."""
         return scan(
             self.file,

@@ -46,7 +46,7 @@ from goqueue.storage.compaction.cleaned import (
 )
 from goqueue.storage.naming import LOG, OFFSET_INDEX, TIME_INDEX, segment_path, swap_path
 from goqueue.storage.recovery import finish_swap
-from goqueue.storage.scan import Damage, Found
+from goqueue.storage.scan import Damage, IntactBatch
 from goqueue.storage.segment import Segment
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Compaction:
         """Let `build`, in whichever thread it runs, give up at the next batch."""
         self._cancelled = True
 
-    def _walk(self, segment: Segment) -> Iterator[Found | Damage]:
+    def _walk(self, segment: Segment) -> Iterator[IntactBatch | Damage]:
         for item in segment.walk(self._context):
             if self._cancelled:
                 raise CompactionCancelledError(f"compaction of {self._store.folder} was called off")
@@ -381,7 +381,7 @@ def _step(work: Callable[[], None]) -> Generator[Callable[[], None], None, None]
         raise refusals[0]
 
 
-def _load(segment: Segment, found: Found) -> bytes:
+def _load(segment: Segment, found: IntactBatch) -> bytes:
     return segment.file.read(found.position, found.info.size_bytes)
 
 
