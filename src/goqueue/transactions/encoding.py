@@ -23,7 +23,7 @@ Places: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
 """Topics and the numbers of their partitions."""
 
 
-class Entry(NamedTuple):
+class StateRecord(NamedTuple):
     """One record for the compacted topic; a null value removes the key."""
 
     key: bytes
@@ -60,32 +60,32 @@ _series_decoder: Final = msgspec.msgpack.Decoder(SeriesValue)
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
-def put(transactional_id: str, value: TransactionValue) -> Entry:
+def put(transactional_id: str, value: TransactionValue) -> StateRecord:
     """An entry that stores a value."""
-    return Entry(_key(transactional_id), _VERSION_BYTE + _encode(value))
+    return StateRecord(_key(transactional_id), _VERSION_BYTE + _encode(value))
 
 
-def remove(transactional_id: str) -> Entry:
+def remove(transactional_id: str) -> StateRecord:
     """An entry that removes what was stored."""
-    return Entry(_key(transactional_id), None)
+    return StateRecord(_key(transactional_id), None)
 
 
-def put_series(name: str, value: SeriesValue) -> Entry:
+def put_series(name: str, value: SeriesValue) -> StateRecord:
     """An entry that stores how far a series is."""
-    return Entry(_SERIES_BYTE + name.encode(), _SERIES_BYTE + _encode(value))
+    return StateRecord(_SERIES_BYTE + name.encode(), _SERIES_BYTE + _encode(value))
 
 
-def remove_series(name: str) -> Entry:
+def remove_series(name: str) -> StateRecord:
     """An entry that removes a series."""
-    return Entry(_SERIES_BYTE + name.encode(), None)
+    return StateRecord(_SERIES_BYTE + name.encode(), None)
 
 
-def is_series(entry: Entry) -> bool:
+def is_series(entry: StateRecord) -> bool:
     """Whether an entry is about a series, for `decode_series`."""
     return entry.key[:1] == _SERIES_BYTE
 
 
-def decode_series(entry: Entry) -> tuple[str, SeriesValue | None]:
+def decode_series(entry: StateRecord) -> tuple[str, SeriesValue | None]:
     """Read the entry of a series back.
 
     Raises:
@@ -98,7 +98,7 @@ def _key(transactional_id: str) -> bytes:
     return _VERSION_BYTE + transactional_id.encode()
 
 
-def decode(entry: Entry) -> tuple[str, TransactionValue | None]:
+def decode(entry: StateRecord) -> tuple[str, TransactionValue | None]:
     """Read an entry back.
 
     Raises:
@@ -115,7 +115,7 @@ def decode(entry: Entry) -> tuple[str, TransactionValue | None]:
     return _decoded(entry, _decoder)
 
 
-def _decoded(entry: Entry, decoder: msgspec.msgpack.Decoder[_V]) -> tuple[str, _V | None]:
+def _decoded(entry: StateRecord, decoder: msgspec.msgpack.Decoder[_V]) -> tuple[str, _V | None]:
     try:
         name = entry.key[1:].decode()
         return name, None if entry.value is None else decoder.decode(entry.value[1:])

@@ -9,7 +9,7 @@ import msgspec
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.model.tuples import NamedTuple
 from goqueue.partitions.markers import Marker
-from goqueue.transactions.encoding import Entry
+from goqueue.transactions.encoding import StateRecord
 
 
 class Identity(NamedTuple):
@@ -58,7 +58,7 @@ class Effects(msgspec.Struct):
     fails, the core knows more than the log does: it is loaded again from the log.
     """
 
-    persist: list[Entry] = msgspec.field(default_factory=list)
+    persist: list[StateRecord] = msgspec.field(default_factory=list)
     endings: list[Ending] = msgspec.field(default_factory=list)
     started: int = 0
     """Transactions that began."""

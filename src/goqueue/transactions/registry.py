@@ -13,7 +13,7 @@ from goqueue.model.errors import (
     UnknownTransactionalIdError,
 )
 from goqueue.transactions.encoding import (
-    Entry,
+    StateRecord,
     decode,
     decode_series,
     is_series,
@@ -179,7 +179,7 @@ class TransactionRegistry:
 
     # --- Loading and dumping ---------------------------------------------------------------------
 
-    def load(self, entries: Iterable[Entry]) -> None:
+    def load(self, entries: Iterable[StateRecord]) -> None:
         """Replay entries in the order of the log; `resume` follows the last one.
 
         Raises:
@@ -196,7 +196,7 @@ class TransactionRegistry:
             if value is not None:
                 self.install(Transaction.load(transactional_id, value))
 
-    def _load_series(self, entry: Entry) -> None:
+    def _load_series(self, entry: StateRecord) -> None:
         name, value = decode_series(entry)
         if value is None:
             self.series.pop(name, None)
@@ -208,7 +208,7 @@ class TransactionRegistry:
         for transaction in self.by_id.values():
             transaction.heard_ms = now_ms
 
-    def dump(self) -> Iterator[Entry]:
+    def dump(self) -> Iterator[StateRecord]:
         """Everything that the log holds after compaction: a snapshot, to be loaded like a log."""
         yield from (each.stored() for each in list(self.by_id.values()))
         yield from (each.stored() for each in list(self.series.values()))

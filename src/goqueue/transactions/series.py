@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from goqueue.model.tuples import NamedTuple
-from goqueue.transactions.encoding import Entry, SeriesValue, put_series
+from goqueue.transactions.encoding import SeriesValue, StateRecord, put_series
 
 if TYPE_CHECKING:
     from goqueue.transactions.messages import Identity
@@ -63,7 +63,7 @@ class Series(msgspec.Struct, frozen=True):
         """The series after a batch."""
         return replace(self, last_number=request.number, updated_ms=now_ms, keep_ms=request.keep_ms)
 
-    def stored(self) -> Entry:
+    def stored(self) -> StateRecord:
         """The entry that loads it as it is now."""
         value = SeriesValue(self.last_number, self.updated_ms, self.keep_ms)
         return put_series(self.name, value)

@@ -18,7 +18,7 @@ from goqueue.model.errors import (
     TransactionCoordinatorUnavailableError,
 )
 from goqueue.state.shard import ShardStatus, StateShard
-from goqueue.transactions.encoding import Entry
+from goqueue.transactions.encoding import StateRecord
 from goqueue.transactions.messages import Effects, Ending
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class TransactionShard:
 
     def replay(self, entries: Sequence[StateEntry], _lost_count: int) -> None:
         """Take in entries as they were stored."""
-        self._loading.load(Entry(key, value) for key, value in entries)
+        self._loading.load(StateRecord(key, value) for key, value in entries)
 
     def loaded(self, _lost_count: int) -> None:
         """The replay is over: everyone's session begins anew."""

@@ -8,7 +8,7 @@ import msgspec
 
 from goqueue.model.errors import InvariantError
 from goqueue.model.topic_partition import TopicPartition, numbers_by_topic
-from goqueue.transactions.encoding import Entry, Places, TransactionValue, put
+from goqueue.transactions.encoding import Places, StateRecord, TransactionValue, put
 from goqueue.transactions.messages import Identity
 from goqueue.transactions.states import MOVES, TransactionState
 
@@ -106,7 +106,7 @@ class Transaction(msgspec.Struct):
 
     # --- Storing ---------------------------------------------------------------------------------
 
-    def stored(self) -> Entry:
+    def stored(self) -> StateRecord:
         """The entry that loads it as it is now."""
         value = TransactionValue(
             self.producer_id,

@@ -20,7 +20,7 @@ from goqueue.model.limits import MAX_SERIES_TRANSACTIONS
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.transactions.atomic_commit import SeriesCoordinator
-from goqueue.transactions.encoding import Entry
+from goqueue.transactions.encoding import StateRecord
 from goqueue.transactions.messages import Effects, Identity, InitRequest
 from goqueue.transactions.series import Member, TogetherRequest
 from goqueue.transactions.settings import TransactionSettings
@@ -46,7 +46,7 @@ class Shell:
 
     def loaded(self):
         core = SeriesCoordinator(self.settings, {}, lambda now_ms: f"txn-{now_ms}")
-        core.load(Entry(key, value) for key, value in self.log.items())
+        core.load(StateRecord(key, value) for key, value in self.log.items())
         core.resume(self.now_ms)
         core.check_invariants()
         return core

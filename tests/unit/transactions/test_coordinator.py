@@ -26,7 +26,7 @@ from goqueue.model.errors import (
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.transactions.coordinator import TransactionCoordinator
-from goqueue.transactions.encoding import Entry
+from goqueue.transactions.encoding import StateRecord
 from goqueue.transactions.messages import (
     Effects,
     Ending,
@@ -64,7 +64,7 @@ class Shell:
         core = TransactionCoordinator(
             self.settings, self.by_producer, lambda now_ms: f"txn-{now_ms}-{next(numbers)}"
         )
-        core.load(Entry(key, value) for key, value in self.log.items())
+        core.load(StateRecord(key, value) for key, value in self.log.items())
         core.resume(self.now_ms)
         core.check_invariants()
         return core
