@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 LATEST: Final = -1
 
 
-class Found(NamedTuple):
+class RegisteredVersion(NamedTuple):
     """A version of a subject with its schema."""
 
     subject: str
@@ -87,7 +87,7 @@ class Registry:
 
     # --- Finding ---------------------------------------------------------------------------------
 
-    def versions(self, subject: str, *, deleted: bool = False) -> list[Found]:
+    def versions(self, subject: str, *, deleted: bool = False) -> list[RegisteredVersion]:
         """The versions of a subject, oldest first.
 
         Raises:
@@ -99,7 +99,7 @@ class Registry:
             raise SubjectNotFoundError(f"Subject '{subject}' not found.")
         return found
 
-    def version(self, subject: str, number: int, *, deleted: bool = False) -> Found:
+    def version(self, subject: str, number: int, *, deleted: bool = False) -> RegisteredVersion:
         """One version of a subject, or its `LATEST`.
 
         Raises:
@@ -126,7 +126,7 @@ class Registry:
 
     def lookup(
         self, subject: str, schema: Schema, *, deleted: bool = False, normalise: bool = False
-    ) -> Found:
+    ) -> RegisteredVersion:
         """The newest version of a subject that has this schema.
 
         Raises:
@@ -140,9 +140,9 @@ class Registry:
                 return each
         raise SchemaNotFoundError("Schema not found")
 
-    def _found(self, subject: str, version: Version) -> Found:
+    def _found(self, subject: str, version: Version) -> RegisteredVersion:
         state = self.contexts.of(subject)
-        return Found(subject, version, state.schemas[version.schema_id])
+        return RegisteredVersion(subject, version, state.schemas[version.schema_id])
 
     # --- Levels and modes ------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class Registry:
         visit(schema.references)
         return found
 
-    def _referred(self, reference: Reference) -> Found:
+    def _referred(self, reference: Reference) -> RegisteredVersion:
         try:
             return self.version(reference.subject, reference.version, deleted=True)
         except (SubjectNotFoundError, SchemaVersionNotFoundError):
@@ -249,7 +249,9 @@ class Registry:
             return []  # the first schema of a subject fits
         return self._problems(canonical, against, level)
 
-    def _problems(self, schema: Schema, against: Iterable[Found], level: Level) -> list[str]:
+    def _problems(
+        self, schema: Schema, against: Iterable[RegisteredVersion], level: Level
+    ) -> list[str]:
         problems: list[str] = []
         new = self.with_dependencies(schema)
         if level is Level.NONE:
@@ -265,7 +267,7 @@ class Registry:
         return problems
 
     @staticmethod
-    def _counted(versions: list[Found], level: Level) -> list[Found]:
+    def _counted(versions: list[RegisteredVersion], level: Level) -> list[RegisteredVersion]:
         """The versions that a level is about, newest first."""
         return versions[::-1] if level.is_transitive else versions[-1:]
 
@@ -279,7 +281,7 @@ class Registry:
         schema_id: int | None = None,
         number: int | None = None,
         normalise: bool = False,
-    ) -> Decided[Found]:
+    ) -> Decided[RegisteredVersion]:
         """Make a schema a version of a subject, unless it is one already.
 
         `schema_id` and `number` are given where schemas are imported.
@@ -311,7 +313,7 @@ class Registry:
                 )
         return self._add(subject, canonical, schema_id, self._next_number(subject, number, mode))
 
-    def _all(self, subject: str) -> list[Found]:
+    def _all(self, subject: str) -> list[RegisteredVersion]:
         known = self.contexts.of(subject).subjects.get(subject, {}).values()
         return [self._found(subject, each) for each in known]
 
@@ -356,7 +358,7 @@ class Registry:
 
     def _add(
         self, subject: str, schema: Schema, schema_id: int | None, number: int
-    ) -> Decided[Found]:
+    ) -> Decided[RegisteredVersion]:
         state = self.contexts.of(subject)
         entries: list[Entry] = []
         if schema_id is None:
@@ -370,7 +372,7 @@ class Registry:
         version = Version(number, schema_id)
         following = max(state.next_versions.get(subject, 1), number + 1)
         entries += [subject_entry(subject, following), version_entry(subject, version)]
-        return Decided(entries, Found(subject, version, schema))
+        return Decided(entries, RegisteredVersion(subject, version, schema))
 
 
 def check_subject(subject: str) -> None:

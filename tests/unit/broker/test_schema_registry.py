@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.broker.broker import Broker
-    from goqueue.schemas.registry import Found
+    from goqueue.schemas.registry import RegisteredVersion
 
 
-async def register(broker: Broker, subject: str, number: int) -> Found:
+async def register(broker: Broker, subject: str, number: int) -> RegisteredVersion:
     schema = Schema(SchemaType.JSON, f'{{"title":"{number}"}}')
     return await broker.schemas.change(lambda registry: registry.register(subject, schema))
 

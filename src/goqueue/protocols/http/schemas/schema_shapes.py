@@ -16,7 +16,7 @@ from goqueue.model.errors import (
 from goqueue.protocols.http.api.shapes import doc
 from goqueue.schemas.limits import MAX_SUBJECT_CHARS, MAX_VERSION
 from goqueue.schemas.model import Level, Mode, Reference, Schema, SchemaType
-from goqueue.schemas.registry import LATEST, Found
+from goqueue.schemas.registry import LATEST, RegisteredVersion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -258,7 +258,7 @@ def schema_out(schema: Schema, text: str | None = None, max_id: int | None = Non
     )
 
 
-def version_out(found: Found, text: str | None = None) -> VersionOut:
+def version_out(found: RegisteredVersion, text: str | None = None) -> VersionOut:
     """A version; `text` is its schema's text in the form that was asked for."""
     schema = found.schema
     return VersionOut(

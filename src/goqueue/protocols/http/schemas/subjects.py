@@ -48,7 +48,7 @@ from goqueue.schemas.model import SchemaType
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.schemas.registry import Found, Registry
+    from goqueue.schemas.registry import RegisteredVersion, Registry
 
 TAG: Final = "schemas"
 BODY_BYTES: Final = 4 << 20
@@ -327,7 +327,7 @@ class SubjectRoutes:
         return Verdict(not problems, problems if query.verbose else [])
 
 
-def _formatted(found: Found, form: str, known: Registry) -> VersionOut:
+def _formatted(found: RegisteredVersion, form: str, known: Registry) -> VersionOut:
     if not form:
         return version_out(found)
     whole = known.with_dependencies(found.schema)
