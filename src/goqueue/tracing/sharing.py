@@ -38,7 +38,7 @@ _ANSWER_S: Final = 2.0
 """How long the other nodes are waited for; less than a query waits for its parts."""
 
 
-class Told(msgspec.Struct, frozen=True, array_like=True):
+class TraceNotice(msgspec.Struct, frozen=True, array_like=True):
     """Something that happened to messages of one partition, of which some may be traced."""
 
     event: str
@@ -61,7 +61,7 @@ class Learned(msgspec.Struct, frozen=True, array_like=True):
     parent: str = ""
 
 
-class Heard(msgspec.Struct, frozen=True, array_like=True):
+class TraceReply(msgspec.Struct, frozen=True, array_like=True):
     """What a node answers that was told something."""
 
     learned: list[Learned]
@@ -99,7 +99,7 @@ class Notes(Protocol):
     ) -> Sequence[tuple[TraceContext | None, int, int]]:
         """What of some ranges of a partition is known here to be traced."""
 
-    def note_told(self, told: Told, *, node: str = "", is_noted: bool = False) -> None:
+    def note_told(self, told: TraceNotice, *, node: str = "", is_noted: bool = False) -> None:
         """Note what a `node` tells; what another node has noted is only shown here."""
 
 
@@ -109,7 +109,7 @@ class TraceSharing:
     def __init__(self, tracer: Notes, routes: Routes) -> None:
         self._tracer = tracer
         self._routes = routes
-        self._waiting: list[Told] = []
+        self._waiting: list[TraceNotice] = []
         self._sending: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -131,7 +131,7 @@ class TraceSharing:
         parts = self._tracer.traced_within(place.id, ranges)
         return sum(end - at for _, at, end in parts) >= sum(end - at for at, end in ranges)
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: TraceNotice) -> None:
         """Tell the other nodes soon, and note it once they have answered."""
         if self.has_room():
             self._waiting.append(told)
@@ -157,14 +157,14 @@ class TraceSharing:
     async def learn(self, messages: Iterable[tuple[TracedPlace, list[Range]]]) -> None:
         """Return when it is known here which of these messages are traced."""
         asked = [
-            Told("", place.topic.name, place.partition, place.id, ranges)
+            TraceNotice("", place.topic.name, place.partition, place.id, ranges)
             for place, ranges in messages
             if place.threshold and not self.knows(place, ranges)
         ]
         if asked:
             await self._resolve(asked)
 
-    async def _resolve(self, told: Sequence[Told]) -> None:
+    async def _resolve(self, told: Sequence[TraceNotice]) -> None:
         events = msgspec.msgpack.encode(told)
         answers = await asyncio.gather(*(self._ask(each, events) for each in self._routes.others()))
         noted: set[int] = set()
@@ -175,13 +175,13 @@ class TraceSharing:
         for number, each in enumerate(told):
             self._tracer.note_told(each, is_noted=number in noted)
 
-    async def _ask(self, node_id: int, events: bytes) -> Heard | None:
+    async def _ask(self, node_id: int, events: bytes) -> TraceReply | None:
         try:
             async with asyncio.timeout(_ANSWER_S):
                 answer = await self._routes.peers.ask(
                     node_id, ApiKey.TRACE_EVENTS, 0, wait_s=_ANSWER_S, events=events
                 )
-            return msgspec.msgpack.decode(answer.heard, type=Heard)
+            return msgspec.msgpack.decode(answer.heard, type=TraceReply)
         except (GoQueueError, TimeoutError, msgspec.MsgspecError):
             return None  # what it knows is missing in the trace
 
@@ -195,7 +195,7 @@ class TraceSharing:
         learned: list[Learned] = []
         noted: list[int] = []
         try:
-            all_told = msgspec.msgpack.decode(events, type=list[Told])
+            all_told = msgspec.msgpack.decode(events, type=list[TraceNotice])
         except msgspec.MsgspecError:
             all_told = []  # a node of another version
         for number, told in enumerate(all_told):
@@ -206,4 +206,4 @@ class TraceSharing:
             if parts and told.event and self.leads(told.topic, told.partition):
                 self._tracer.note_told(told, node=node)
                 noted.append(number)
-        return msgspec.msgpack.encode(Heard(learned, noted))
+        return msgspec.msgpack.encode(TraceReply(learned, noted))

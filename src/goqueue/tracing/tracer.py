@@ -19,7 +19,7 @@ from goqueue.tracing.context import TraceContext, context_in, derived_context, p
 from goqueue.tracing.events import Entry, Event
 from goqueue.tracing.index import Traced, TracedIndex
 from goqueue.tracing.sampling import Budget, DiskShare, Turns, threshold_of
-from goqueue.tracing.sharing import Told, TraceSharing
+from goqueue.tracing.sharing import TraceNotice, TraceSharing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -224,13 +224,15 @@ class Tracer:
         self, event: Event, place: Place, ranges: Collection[Range], at_ns: int, **said: Any
     ) -> None:
         """Note what happened to those messages of some ranges that are traced."""
-        told = Told(event, place.topic.name, place.partition, place.id, [*ranges], at_ns, said)
+        told = TraceNotice(
+            event, place.topic.name, place.partition, place.id, [*ranges], at_ns, said
+        )
         if self.sharing is None or self.sharing.knows(place, told.ranges):
             self.note_told(told)
         else:
             self.sharing.tell(told)
 
-    def note_told(self, told: Told, *, node: str = "", is_noted: bool = False) -> None:
+    def note_told(self, told: TraceNotice, *, node: str = "", is_noted: bool = False) -> None:
         """Note what a `node` tells; what another node has noted is only shown here."""
         event, topic, partition, place, ranges, at_ns, said = msgspec.structs.astuple(told)
         parts = self.traced_within(place, ranges) if event else []
