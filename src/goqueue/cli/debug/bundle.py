@@ -24,7 +24,7 @@ _MAX_FILE_CHARS: Final = 16 << 20
 """A longer file of the bundle is cut, and its entry in the list says so."""
 
 
-class Entry(NamedTuple):
+class BundledFile(NamedTuple):
     """A file of the bundle as the list has it."""
 
     file: str
@@ -32,14 +32,14 @@ class Entry(NamedTuple):
     note: str | None = None
 
 
-def write_bundle(path: Path, parts: Iterable[Part], redactor: Redactor) -> list[Entry]:
+def write_bundle(path: Path, parts: Iterable[Part], redactor: Redactor) -> list[BundledFile]:
     """Write the archive as a whole, readable only by its owner; returns what is in it.
 
     Raises:
         CliError: it cannot be written.
     """
     folder = path.stem.removesuffix(".tar")
-    entries: list[Entry] = []
+    entries: list[BundledFile] = []
     try:
         # mkstemp makes it 0600 before anything is in it.
         descriptor, made = tempfile.mkstemp(dir=path.parent, prefix=path.name)
@@ -61,13 +61,13 @@ def write_bundle(path: Path, parts: Iterable[Part], redactor: Redactor) -> list[
     return entries
 
 
-def _add(tar: tarfile.TarFile, folder: str, part: Part, redactor: Redactor) -> Entry:
+def _add(tar: tarfile.TarFile, folder: str, part: Part, redactor: Redactor) -> BundledFile:
     if part.error is not None:
-        return Entry(part.name, 0, f"missing: {redactor.text(part.error)}")
+        return BundledFile(part.name, 0, f"missing: {redactor.text(part.error)}")
     text, note = _text(part.content, redactor), None
     if len(text) > _MAX_FILE_CHARS:
         text, note = text[:_MAX_FILE_CHARS], f"cut after {_MAX_FILE_CHARS} characters"
-    return Entry(part.name, _put(tar, f"{folder}/{part.name}", text), note)
+    return BundledFile(part.name, _put(tar, f"{folder}/{part.name}", text), note)
 
 
 def _text(content: Any, redactor: Redactor) -> str:
