@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from goqueue.client.producing.deliveries import AsyncDelivery, BlockingDelivery, Fate, Stored
-from goqueue.client.producing.rows import BlockingDeliveries, Rows, Run, rows_of
+from goqueue.client.producing.rows import BatchRows, BlockingDeliveries, Rows, rows_of
 from goqueue.model.errors import BatchTooLargeError
 
 COUNT = 12
@@ -68,7 +68,7 @@ def test_a_range_of_a_batch_has_failed_when_one_of_its_messages_has(data):
     assert (fate.error_within(first, end) is not None) == has_failed
     rows = Rows(end - first, [b"v"] * (end - first), None, 5)
     sent = BlockingDeliveries(BlockingDelivery)
-    sent.add(rows, [Run(fate, first, range(end - first))])
+    sent.add(rows, [BatchRows(fate, first, range(end - first))])
     assert sent.done()
     if has_failed:
         with pytest.raises(BatchTooLargeError):

@@ -15,7 +15,7 @@ from goqueue.client.producing.deliveries import Delivery, Fate
 from goqueue.client.producing.lanes import Batch, Lane
 from goqueue.client.producing.ledger import Ledger
 from goqueue.client.producing.routes import Route
-from goqueue.client.producing.rows import Part, Rows, Run, parts
+from goqueue.client.producing.rows import BatchRows, Part, Rows, parts
 from goqueue.client.producing.sender import Sender
 from goqueue.model.errors import UnknownTopicError
 from goqueue.runtime.clock import SystemClock
@@ -109,7 +109,7 @@ class Producer(Generic[D]):
         self.ledger.taken(1)
         return self._make(batch.fate, at, timestamp_ms)
 
-    def add_rows(self, topic: str, rows: Rows, part: Part) -> Run | None:
+    def add_rows(self, topic: str, rows: Rows, part: Part) -> BatchRows | None:
         """Put rows of one part into a batch; None when the topic is not known or there is no room.
 
         Raises:
@@ -147,9 +147,9 @@ class Producer(Generic[D]):
             self.ledger.taken(taken)
         return first, taken
 
-    async def put_rows(self, topic: str, rows: Rows) -> list[Run]:
+    async def put_rows(self, topic: str, rows: Rows) -> list[BatchRows]:
         """All of them, as there is room."""
-        runs: list[Run] = []
+        runs: list[BatchRows] = []
         await self.ready(topic)
         for part in parts(rows, self._routes[topic]):
             while part.left:

@@ -48,7 +48,7 @@ class Rows(NamedTuple):
         return int(memoryview(self.timestamps_ms).cast("B").cast("q")[row])
 
 
-class Run(NamedTuple):
+class BatchRows(NamedTuple):
     """Rows that went into one batch one behind the other."""
 
     fate: Fate
@@ -83,9 +83,9 @@ class Part:
         """How many rows are still to go."""
         return len(self._rows) - self.start
 
-    def took(self, fate: Fate, first: int, count: int) -> Run:
+    def took(self, fate: Fate, first: int, count: int) -> BatchRows:
         """The next rows are in a batch."""
-        run = Run(fate, first, self._rows[self.start : self.start + count])
+        run = BatchRows(fate, first, self._rows[self.start : self.start + count])
         self.start += count
         return run
 
@@ -190,10 +190,10 @@ class Deliveries:
 
     def __init__(self, make: Callable[..., Delivery]) -> None:
         self._make = make
-        self._pieces: list[tuple[Rows, list[Run]]] = []
+        self._pieces: list[tuple[Rows, list[BatchRows]]] = []
         self._count = 0
 
-    def add(self, rows: Rows, runs: list[Run]) -> None:
+    def add(self, rows: Rows, runs: list[BatchRows]) -> None:
         """Some of them are in batches now."""
         self._pieces.append((rows, runs))
         self._count += rows.row_count
@@ -201,7 +201,7 @@ class Deliveries:
     def __len__(self) -> int:
         return self._count
 
-    def _runs(self) -> Iterator[Run]:
+    def _runs(self) -> Iterator[BatchRows]:
         for _, runs in self._pieces:
             yield from runs
 
