@@ -15,7 +15,7 @@ from goqueue.spark.jobs.ledger import Entries, Ledger, Piece, open_ledger
 from goqueue.spark.jobs.link import TopicRange
 from goqueue.spark.jobs.messages import share_evenly, share_out
 from goqueue.spark.jobs.moments import as_ms
-from goqueue.spark.jobs.topics.copying import Wanted
+from goqueue.spark.jobs.topics.copying import MessageSelection
 from goqueue.spark.lake.disk import Disk
 
 ranges = st.dictionaries(
@@ -98,9 +98,9 @@ NOON_MS = 1_769_860_800_000
 
 
 def test_so_long_ago_is_the_same_moment_for_every_run_of_a_job(tmp_path):
-    wanted = Wanted(start=timedelta(hours=6), keys=(b"k",))
-    assert wanted.identity() == Wanted(start=timedelta(hours=6), keys=(b"k",)).identity()
-    assert wanted.identity() != Wanted(start=timedelta(hours=5), keys=(b"k",)).identity()
+    wanted = MessageSelection(start=timedelta(hours=6), keys=(b"k",))
+    assert wanted.identity() == MessageSelection(start=timedelta(hours=6), keys=(b"k",)).identity()
+    assert wanted.identity() != MessageSelection(start=timedelta(hours=5), keys=(b"k",)).identity()
     with open_ledger(tmp_path, wanted.identity()) as ledger:
         first = wanted.filters(ledger)
         noted: Any = ledger.entries.notes

@@ -59,7 +59,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class MessageSelection:
     """Which messages, as a job is asked for them."""
 
     start: Moment | None = None

@@ -23,8 +23,8 @@ from goqueue.spark.jobs.reading import load_topic
 from goqueue.spark.jobs.report import JobReport, Progress, silent
 from goqueue.spark.jobs.task_progress import rows_done
 from goqueue.spark.jobs.topics.copying import (
+    MessageSelection,
     Target,
-    Wanted,
     check_target,
     copy_messages,
     ensure_target,
@@ -140,8 +140,9 @@ def dedupe(
     rule = _Rule(by, keep, order or ("offset" if by == "key" else "timestamp"), window_ms)
     return _run(
         "dedupe", spark, Link(servers, options or {}), topic,
-        to=Target(target, partitioner=partitioner, rate=rate), rule=rule, wanted=Wanted(start, end),
-        partitions=partitions, checkpoint=checkpoint, piece_rows=piece_rows, progress=progress,
+        to=Target(target, partitioner=partitioner, rate=rate), rule=rule,
+        wanted=MessageSelection(start, end), partitions=partitions, checkpoint=checkpoint,
+        piece_rows=piece_rows, progress=progress,
     )  # fmt: skip
 
 
@@ -181,7 +182,7 @@ def compact(
     rule = _Rule(keep="last", drops_tombstones=not keep_tombstones)
     return _run(
         "compact", spark, Link(servers, options or {}), topic,
-        to=Target(target, partitioner=partitioner, rate=rate), rule=rule, wanted=Wanted(),
+        to=Target(target, partitioner=partitioner, rate=rate), rule=rule, wanted=MessageSelection(),
         partitions=partitions, checkpoint=checkpoint, piece_rows=piece_rows, progress=progress,
     )  # fmt: skip
 
@@ -194,7 +195,7 @@ def _run(
     *,
     to: Target,
     rule: _Rule,
-    wanted: Wanted,
+    wanted: MessageSelection,
     partitions: int | None,
     checkpoint: str | Path | None,
     piece_rows: int,

@@ -10,8 +10,8 @@ from goqueue.spark.jobs.messages import TopicMessages, sql_problems
 from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, Pace, partition_rows, refuse
 from goqueue.spark.jobs.report import JobReport, Progress, Table, silent
 from goqueue.spark.jobs.topics.copying import (
+    MessageSelection,
     Target,
-    Wanted,
     check_target,
     copy_messages,
     ensure_target,
@@ -78,7 +78,7 @@ def replay(
         DataLossError: messages were deleted before they were copied.
     """
     link = Link(servers, options or {})
-    wanted = Wanted(start, end, tuple(keys), where)
+    wanted = MessageSelection(start, end, tuple(keys), where)
     to = Target(target, keep_partition, partitioner, rate)
     refuse(
         check_target(to, piece_rows, partitions)

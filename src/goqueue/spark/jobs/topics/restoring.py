@@ -16,8 +16,8 @@ from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, Pace, partition_row
 from goqueue.spark.jobs.report import JobReport, Progress, Table, silent
 from goqueue.spark.jobs.topics.archiving import DATE_COLUMN
 from goqueue.spark.jobs.topics.copying import (
+    MessageSelection,
     Target,
-    Wanted,
     check_target,
     copy_messages,
     ensure_target,
@@ -82,7 +82,7 @@ def restore(
     """
     link = Link(servers, options or {})
     archive = lake_table(table_format, table) if isinstance(table, str | Path) else table
-    wanted = Wanted(start, end, tuple(keys), where)
+    wanted = MessageSelection(start, end, tuple(keys), where)
     to = Target(target, keep_partition, partitioner, rate)
     refuse(
         check_target(to, piece_rows, partitions)
