@@ -358,7 +358,9 @@ class Deliverer:
             if isinstance(partition, RemoteSource) and not partition.is_live:
                 continue  # its leader is away: the others have something meanwhile
             key = self._queues.key(each)
-            queue = group.queues[key]
+            queue = group.queues.get(key)
+            if queue is None:
+                continue  # its leader has not told where to begin
             if queue.follow(partition.lanes):  # those who wait have heard nothing of this source
                 self._queues.waiters(group.group_id).wake()
             if partition.log_start > queue.start:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import asyncio
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from goqueue.model.errors import (
+    ClusterError,
+    CoordinatorUnavailableError,
+    GoQueueError,
     GroupModeError,
     InvalidGroupIdError,
     NonEmptyGroupError,
+    NotLeaderError,
     TooManyGroupsError,
     TopicError,
 )
@@ -31,6 +36,8 @@ if TYPE_CHECKING:
 
 _MAX_GROUPS: Final = 100_000
 """In one partition of the queue state topic; one more is refused."""
+_MAX_ASKED: Final = 8
+"""Partitions whose leaders are asked at the same time where a group begins; others wait."""
 
 
 class Queues(QueueShards):
@@ -135,7 +142,7 @@ class Queues(QueueShards):
     def forget_topic(self, topic_id: object, partitions: Iterable[Partition]) -> None:
         """A topic is gone; its messages are nobody's any more."""
         for group in self:
-            for key in [key for key in group.queues if key[0] == topic_id]:
+            for key in [key for key in (*group.queues, *group.absent) if key[0] == topic_id]:
                 group.close(key)
         for partition in partitions:
             self._services.record_reader.forget(partition)
@@ -167,25 +174,95 @@ class Queues(QueueShards):
         return [self.key(each) for each in self.partitions_of_topics(member.topics)]
 
     async def open_queues(self, group: QueueGroup, partitions: Iterable[TopicPartition]) -> None:
-        """Begin to read those of the partitions that the group does not read yet."""
+        """Begin to read those of the partitions that the group does not read yet.
+
+        Those whose leaders do not answer are left out and tried again at the next look, beside
+        which the others are read.
+
+        Raises:
+            TopicError: one of the topics is gone.
+            ClusterError: no leader of any of the partitions answers.
+            CoordinatorUnavailableError: it could not be stored.
+        """
+        wanted = {self.key(each): each for each in partitions}
+        missing = {key: each for key, each in wanted.items() if key not in group.queues}
+        if missing and len(missing) < len(wanted) and missing.keys() <= group.absent.keys():
+            self._open_beside(group, missing)
+            return
+        error = await self._open(group, missing)
+        if error is not None and wanted.keys().isdisjoint(group.queues):
+            raise error
+
+    def _open_beside(
+        self, group: QueueGroup, missing: Mapping[TopicIdPartition, TopicPartition]
+    ) -> None:
+        """Try again to open partitions while others are read; one try a group at a time."""
+        if group.group_id in self._opening:
+            return
+
+        async def tried() -> None:
+            with suppress(ClusterError, TopicError, CoordinatorUnavailableError):
+                await self._open(group, missing)
+            if not missing.keys().isdisjoint(group.queues):
+                self.waiters(group.group_id).wake()
+
+        task = asyncio.get_running_loop().create_task(tried())
+        self._opening[group.group_id] = task
+        task.add_done_callback(lambda _: self._opening.pop(group.group_id))
+
+    async def _open(
+        self, group: QueueGroup, missing: Mapping[TopicIdPartition, TopicPartition]
+    ) -> GoQueueError | None:
+        """Open partitions; why one of them is left out, if any is."""
         read = {topic_id for topic_id, _ in group.queues}
-        missing = {key: each for each in partitions if (key := self.key(each)) not in group.queues}
+        is_new = {key: group.absent.get(key, key[0] not in read) for key in missing}
         for each in missing.values():
             self.sources.of(each)  # asked for together
-        starts = {
-            key: await start_of(self._services, group, each, is_new_topic=key[0] not in read)
-            for key, each in missing.items()
-        }
-        for each in missing.values():  # or the first poll would not give the most urgent messages
-            with suppress(TopicError):  # it is gone meanwhile
-                await self.sources.known(each)
+        asking = asyncio.Semaphore(_MAX_ASKED)
+        starts = await asyncio.gather(
+            *(self._start(group, each, asking, is_new[key]) for key, each in missing.items())
+        )
+        error: GoQueueError | None = None
         changes: dict[TopicIdPartition, list[Operation]] = {}
-        for key, start in starts.items():
+        for key, start in zip(missing, starts, strict=True):
             # As both were before it was looked up: the topic may be gone meanwhile.
-            if key not in group.queues and key[0] in self._services.topics.catalogue.by_id:
+            if key in group.queues or key[0] not in self._services.topics.catalogue.by_id:
+                continue
+            if isinstance(start, int):
                 changes[key] = [ops.Opened(start)]
+            else:
+                group.absent[key], error = is_new[key], start
         if changes:
             await self.shard_of(group).store(group, changes)
+        return error
+
+    async def _start(
+        self,
+        group: QueueGroup,
+        place: TopicPartition,
+        asking: asyncio.Semaphore,
+        is_new_topic: bool,  # noqa: FBT001 - named where it is computed
+    ) -> int | GoQueueError:
+        """Where a group begins to read a partition, or why its leader does not tell."""
+        try:
+            async with asking if self._has_leader(place) else nullcontext():
+                start = await start_of(self._services, group, place, is_new_topic=is_new_topic)
+            with suppress(TopicError):  # it is gone meanwhile
+                # or the first poll would not give the most urgent messages
+                await self.sources.known(place)
+        except CoordinatorUnavailableError:
+            raise
+        except (ClusterError, NotLeaderError) as error:
+            return error
+        return start
+
+    def _has_leader(self, place: TopicPartition) -> bool:
+        """Whether there is somebody to ask; to wait for a leader takes no connection."""
+        try:
+            self._services.routes.leader_of(place)
+        except GoQueueError:
+            return False
+        return True
 
     async def reset(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Let a group without members go on elsewhere; it forgets what it knew of the partitions.

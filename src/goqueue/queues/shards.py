@@ -128,6 +128,8 @@ class QueueShards:
         self._waiters: dict[str, TurnOrder] = {}
         self._forgetting: set[asyncio.Task[None]] = set()
         """One for each shard that was taken over and is looked through."""
+        self._opening: dict[str, asyncio.Task[None]] = {}
+        """One for each group that tries again to open partitions whose leaders did not answer."""
 
     async def start(self) -> None:
         """Load every group that is stored."""
@@ -135,7 +137,7 @@ class QueueShards:
 
     async def stop(self) -> None:
         """Keep the state, and let everyone who waits go."""
-        for task in self._forgetting:
+        for task in (*self._forgetting, *self._opening.values()):
             task.cancel()
         if self.remote_sources is not None:
             self.remote_sources.stop()

@@ -57,6 +57,8 @@ class QueueGroup:
         self.members = Members()
         """Of a shared group. Those of an exclusive one are members of a consumer group."""
         self.queues: dict[TopicIdPartition, PartitionQueue] = {}
+        self.absent: dict[TopicIdPartition, bool] = {}
+        """Partitions that could not be opened yet, and whether their topics were new then."""
         self.unacked: dict[str, int] = {}
         """How many messages each member has."""
         self.draining: set[str] = set()
@@ -113,6 +115,7 @@ class QueueGroup:
 
     def close(self, key: TopicIdPartition) -> None:
         """Read a partition no more; what members have of it is not theirs any longer."""
+        self.absent.pop(key, None)
         queue = self.queues.pop(key, None)
         if queue is None:
             return
