@@ -8,7 +8,7 @@ slowed (`login_throttle`).
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -16,7 +16,7 @@ from goqueue.access.api_keys import KEY_PREFIX, is_key_id
 from goqueue.access.login_throttle import LoginThrottle
 from goqueue.access.name_rules import distinguished_name, map_name
 from goqueue.access.principals import Login, Principal, PrincipalKind
-from goqueue.model.errors import AuthenticationFailedError
+from goqueue.model.errors import AuthenticationFailedError, AuthorizationFailedError
 from goqueue.model.limits import MAX_USER_NAME_BYTES
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from goqueue.access.oidc.tokens import OidcTokens
     from goqueue.access.settings import AccessSettings
     from goqueue.runtime.clock import Clock
+
+
+EXPIRED: Final = "the token has expired, connect again with a new one"
 
 
 class Authenticator:
@@ -49,16 +52,12 @@ class Authenticator:
 
     # --- Credentials -----------------------------------------------------------------------------
 
-    async def password(self, user: str, password: str, host: str) -> Principal:
+    async def password_login(self, user: str, password: str, host: str) -> Login:
         """A user by name and password; a key by its id, with the key as the password.
 
         Raises:
             AuthenticationFailedError: there is no such user, or the password is another one.
         """
-        return (await self.password_login(user, password, host)).principal
-
-    async def password_login(self, user: str, password: str, host: str) -> Login:
-        """The same, with the time when it stops to count."""
         if is_key_id(user):
             login = await self.bearer_login(password, host)
             if user != login.principal.name:
@@ -67,10 +66,11 @@ class Authenticator:
                 raise AuthenticationFailedError(f"{user} is not the id of the API key")
             return login
         await self.slow_down(host, user)
+        mark = self._directory.users.find(user)
         if not await self._directory.users.has_password(user, password):
             self.failed(host, user)
             raise AuthenticationFailedError(f"user {user!r} has no such password")
-        return Login(self.user(user))
+        return Login(self.user(user), mark=mark)
 
     def user(self, name: str) -> Principal:
         """A user who has proven to be that.
@@ -80,16 +80,12 @@ class Authenticator:
         """
         return self._admit(Principal(name, tenant=self._directory.tenant_of(name)))
 
-    async def bearer(self, token: str, host: str) -> Principal:
+    async def bearer_login(self, token: str, host: str) -> Login:
         """An API key, or a token of the OIDC provider.
 
         Raises:
             AuthenticationFailedError: it is unknown, expired or revoked.
         """
-        return (await self.bearer_login(token, host)).principal
-
-    async def bearer_login(self, token: str, host: str) -> Login:
-        """The same, with the time when it stops to count."""
         found = self._directory.key_index.find(token)
         try:
             if found is not None or token.startswith(KEY_PREFIX):
@@ -114,6 +110,42 @@ class Authenticator:
             name, PrincipalKind.CERTIFICATE, tenant=self._directory.tenant_of(name)
         )
         return principal if self._is_admitted(principal) else None
+
+    # --- Logins that end -------------------------------------------------------------------------
+
+    def left_s(self, login: Login) -> float | None:
+        """How long a login still counts; None: for as long as its credential does."""
+        if login.expires_ms is None:
+            return None
+        return (login.expires_ms - self._clock.now_ms()) / 1000
+
+    def require(self, login: Login) -> None:
+        """Return if what was opened with a login may go on.
+
+        Raises:
+            AuthenticationFailedError: its token has expired, or its password is another one now.
+            AuthorizationFailedError: its key was revoked, or its user deleted.
+        """
+        principal, left_s = login.principal, self.left_s(login)
+        is_token = principal.kind is PrincipalKind.TOKEN  # the directory knows of keys
+        if is_token and left_s is not None and left_s <= 0:
+            raise AuthenticationFailedError.expired(EXPIRED)
+        if self._directory.roles_of(principal) is None:
+            raise AuthorizationFailedError(
+                f"{principal.label} was deleted, revoked or moved: log in with another credential"
+            )
+        if login.mark is not None and self._directory.users.find(principal.name) != login.mark:
+            raise AuthenticationFailedError(
+                "the password was changed, connect again with the new one"
+            )
+
+    def counts(self, login: Login) -> bool:
+        """Whether what was opened with a login may go on."""
+        try:
+            self.require(login)
+        except (AuthenticationFailedError, AuthorizationFailedError):
+            return False
+        return True
 
     # --- Wrong logins ----------------------------------------------------------------------------
 
@@ -167,7 +199,7 @@ class Authenticator:
             AuthenticationFailedError: the token says another tenant or, where it should say one,
                 none; or the tenant is disabled.
         """
-        principal, expires_ms = login
+        principal = login.principal
         tenant = self._directory.tenant_of(principal.name)
         if tenant is not None and principal.tenant not in {None, tenant}:
             raise AuthenticationFailedError(
@@ -177,7 +209,7 @@ class Authenticator:
             principal = replace(principal, tenant=tenant)
         if principal.tenant is None and self._must_have_tenant(principal):
             raise AuthenticationFailedError(f"a token of {principal.label} without a tenant")
-        return Login(self._admit(principal), expires_ms)
+        return login._replace(principal=self._admit(principal))
 
     def close(self) -> None:
         """Let go of the threads."""

@@ -52,6 +52,8 @@ class Login(NamedTuple):
 
     principal: Principal
     expires_ms: int | None = None
+    mark: object = None
+    """The user as stored when the password was checked, to notice another password; else None."""
 
 
 CertificatePrincipal: TypeAlias = Callable[[Mapping[str, Any] | None], Principal | None]

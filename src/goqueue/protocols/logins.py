@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from goqueue.access.authenticator import Authenticator
-    from goqueue.access.principals import Principal
+    from goqueue.access.principals import Login, Principal
     from goqueue.audit.access_trail import AccessTrail
     from goqueue.protocols.permissions import Decides
 
@@ -36,7 +36,7 @@ MISSING: Final = (
 _REMEMBERED_S: Final = 5.0
 """For passwords, which do not expire."""
 _BEARER_S: Final = 1.0
-"""For keys and tokens, which do; an expired one is refused at most so much later."""
+"""For keys, which may be revoked, and tokens; never longer than they count."""
 _MAX_REMEMBERED: Final = 10_000
 """Logins of one node; at the bound all are forgotten, and made anew."""
 _MAX_CREDENTIAL_BYTES: Final = 16 * 1024
@@ -100,7 +100,7 @@ class Logins:
         self._protocol = protocol
         self._salt = secrets.token_bytes(32)
         self._version = -1
-        self._remembered: dict[bytes, tuple[Principal, float]] = {}
+        self._remembered: dict[bytes, tuple[Login, float]] = {}
         """By a hash of the credential: whose it is, and until when that need not be asked."""
 
     @property
@@ -108,8 +108,8 @@ class Logins:
         """Whether clients must say who they are."""
         return self._authenticator.is_required
 
-    async def principal(self, credential: Credential, host: str) -> Principal:
-        """Whose credential it is.
+    async def login(self, credential: Credential, host: str) -> Login:
+        """Whose credential it is, and until when it counts.
 
         Raises:
             AuthenticationFailedError: nobody's.
@@ -124,13 +124,17 @@ class Logins:
             return known[0]
         user, secret = credential
         if user is None:
-            found = await self._authenticator.bearer(secret, host)
+            found = await self._authenticator.bearer_login(secret, host)
         else:
-            found = await self._authenticator.password(user, secret, host)
+            found = await self._authenticator.password_login(user, secret, host)
         if version == self._authorizer.version:  # or it may have been revoked meanwhile
-            until_s = self._now_s() + (_BEARER_S if user is None else _REMEMBERED_S)
-            self._remembered[key] = found, until_s
-        self.logged_in(found, host, "bearer" if user is None else "basic")
+            longest_s = _BEARER_S if user is None else _REMEMBERED_S
+            left_s = self._authenticator.left_s(found)
+            self._remembered[key] = (
+                found,
+                self._now_s() + (longest_s if left_s is None else min(longest_s, left_s)),
+            )
+        self.logged_in(found.principal, host, "bearer" if user is None else "basic")
         return found
 
     def logged_in(self, principal: Principal, host: str, mechanism: str) -> None:

@@ -68,7 +68,9 @@ OPEN: Final[Decides] = _Open()
 class Permissions:
     """What the client of one connection, or of one request, may do."""
 
-    __slots__ = ("_authorizer", "_decisions", "_trail", "_version", "host", "principal")
+    __slots__ = (
+        "_authorizer", "_counts", "_decisions", "_trail", "_version", "host", "principal"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -76,8 +78,13 @@ class Permissions:
         principal: Principal = ANONYMOUS,
         host: str = "",
         trail: AccessTrail | None = None,
+        counts: Callable[[], bool] | None = None,
     ) -> None:
-        """Let `authorizer` decide; refusals go to `trail`, where nothing else writes them down."""
+        """Let `authorizer` decide; refusals go to `trail`, where nothing else writes them down.
+
+        `counts` tells whether the login still does; None: it does not end by itself.
+        """
+        self._counts = counts
         self._authorizer = authorizer
         self._trail = trail
         self.principal = principal
@@ -94,6 +101,11 @@ class Permissions:
     def as_principal(self, principal: Principal) -> Permissions:
         """Those of whoever has just logged in."""
         return Permissions(self._authorizer, principal, self.host, self._trail)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the login behind them no longer counts, so that what was opened has to end."""
+        return self._counts is not None and not self._counts()
 
     def allows(self, right: Right, name: str = CLUSTER_NAME) -> bool:
         """Whether the client may do something to the resource of that name."""

@@ -63,7 +63,8 @@ class AuthSection(Section):
     allow_health: bool = setting(
         True,
         Switch(),
-        "Answer /health, /healthz, /livez, /readyz and /version without authentication.",
+        "Answer /health, /healthz, /livez, /readyz and /version, and the health services and "
+        "reflection of gRPC, without authentication.",
     )
     open_metrics: bool = setting(
         False,

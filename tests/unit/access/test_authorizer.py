@@ -137,26 +137,28 @@ def test_a_revoked_key_is_refused_at_once(tmp_path) -> None:
         key_id, secret = new_key()
         key = ApiKey(hash_of(secret), secret[:11], "ci", 0, ("producer",))
         await broker.access.keys.change({key_id: key})
-        principal = await broker.authenticator.bearer(secret, "10.0.0.1")
+        principal = (await broker.authenticator.bearer_login(secret, "10.0.0.1")).principal
         assert principal.kind is PrincipalKind.API_KEY
-        assert await broker.authenticator.password(key_id, secret, "10.0.0.1") == principal
+        assert (
+            await broker.authenticator.password_login(key_id, secret, "10.0.0.1")
+        ).principal == principal
         assert broker.authorizer.allows(principal, WRITE, "x")
         revoked = ApiKey(hash_of(secret), secret[:11], "ci", 0, ("producer",), is_revoked=True)
         await broker.access.keys.change({key_id: revoked})
         assert not broker.authorizer.allows(principal, WRITE, "x")
         with pytest.raises(errors.AuthenticationFailedError):
-            await broker.authenticator.bearer(secret, "10.0.0.1")
+            await broker.authenticator.bearer_login(secret, "10.0.0.1")
 
     on(tmp_path, scenario)
 
 
 def test_the_root_key_may_do_everything_and_is_not_stored(tmp_path) -> None:
     async def scenario(broker) -> None:
-        principal = await broker.authenticator.bearer("the-root-of-it-all", "")
+        principal = (await broker.authenticator.bearer_login("the-root-of-it-all", "")).principal
         assert broker.authorizer.allows(principal, ALTER_CLUSTER, "")
         assert not broker.access.keys.all
         with pytest.raises(errors.AuthenticationFailedError):
-            await broker.authenticator.bearer("the-root-of-it-alL", "")
+            await broker.authenticator.bearer_login("the-root-of-it-alL", "")
 
     on(tmp_path, scenario, root_key="the-root-of-it-all")
 

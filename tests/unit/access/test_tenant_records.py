@@ -64,7 +64,7 @@ def test_the_status_of_a_tenant_counts_at_once(tmp_path) -> None:
         records, administration = broker.access.tenants.records, broker.access_administration
         await records.change({"acme": ACME})
         await administration.put_user("ann", "secret", ("producer", "consumer"), tenant="acme")
-        ann = await broker.authenticator.password("ann", "secret", "")
+        ann = (await broker.authenticator.password_login("ann", "secret", "")).principal
         assert ann == Principal("ann", tenant="acme")
         allows = broker.authorizer.allows
         assert allows(ann, WRITE, "acme.orders")
@@ -81,7 +81,7 @@ def test_the_status_of_a_tenant_counts_at_once(tmp_path) -> None:
         await records.change({"acme": replace(ACME, status=TenantStatus.DISABLED)})
         assert not allows(ann, DESCRIBE, "acme.orders")
         with pytest.raises(errors.AuthenticationFailedError):
-            await broker.authenticator.password("ann", "secret", "")
+            await broker.authenticator.password_login("ann", "secret", "")
 
         await records.change({"acme": None})
         assert not allows(ann, DESCRIBE, "acme.orders")

@@ -21,6 +21,7 @@ from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from goqueue.access.principals import Login
     from goqueue.audit.log import AuditLog
     from goqueue.model.errors import GoQueueError
     from goqueue.protocols.permissions import Permissions
@@ -69,13 +70,15 @@ of their own, is not in it."""
 class Call:
     """One call, as far as it has come."""
 
-    __slots__ = ("context", "may", "method", "request")
+    __slots__ = ("context", "login", "may", "method", "request")
 
     def __init__(self, method: str, context: Any, request: Any) -> None:
         self.method = method
         self.context = context
         self.request = request
         """Its bytes, then the message; of a stream, what the messages come from."""
+        self.login: Login | None = None
+        """None before the client is known, and where another node knows more."""
         self.may: Permissions | None = None
         """None before the client is known."""
 

@@ -28,6 +28,12 @@ class ServerStoppingError(GoQueueError):
     retriable = True
 
 
+class TooManyWatchersError(GoQueueError):
+    """As many streams of health and reflection are open as may be."""
+
+    retriable = True
+
+
 class GrpcStatus(NamedTuple):
     """The status of a call, the stable code beside it, and when it makes sense to try again."""
 
@@ -167,6 +173,7 @@ GRPC_CODES: Final[Mapping[type[GoQueueError], GrpcStatus]] = {
     model.InvalidMetadataRequestError: GrpcStatus(StatusCode.INVALID_ARGUMENT, 502),
     model.MetadataUnavailableError: GrpcStatus(StatusCode.UNAVAILABLE, 502),
     ServerStoppingError: GrpcStatus(StatusCode.UNAVAILABLE, 503),
+    TooManyWatchersError: GrpcStatus(StatusCode.RESOURCE_EXHAUSTED, 503, _RECOVERY_MS),
     # users
     model.CredentialError: GrpcStatus(StatusCode.INVALID_ARGUMENT, 600),
     model.AuthenticationFailedError: GrpcStatus(StatusCode.UNAUTHENTICATED, 600),

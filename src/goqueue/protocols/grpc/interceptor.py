@@ -22,8 +22,9 @@ from goqueue.protocols.grpc.namespaces import (
     message_outside,
     namespace_of_call,
 )
+from goqueue.protocols.grpc.peers import host_of
 from goqueue.protocols.grpc.request_bounds import BoundedParser, parser_of
-from goqueue.protocols.grpc.rights import CALLER, RIGHTS, caller
+from goqueue.protocols.grpc.rights import CALLER, HEALTH, RIGHTS, caller
 from goqueue.wire.grpc.contract import ERROR_KEY
 
 if TYPE_CHECKING:
@@ -115,9 +116,10 @@ class ErrorInterceptor(aio.ServerInterceptor):
         if method in self._wrapped:
             return self._wrapped[method]
         handler = await continuation(handler_call_details)
-        if handler is None or not _is_ours(method):
-            return handler
-        self._wrapped[method] = self.wrapped(method, handler)
+        if handler is None:
+            return None
+        wrap = self.wrapped if _is_ours(method) else self._foreign
+        self._wrapped[method] = wrap(method, handler)
         return self._wrapped[method]
 
     def wrapped(
@@ -130,10 +132,12 @@ class ErrorInterceptor(aio.ServerInterceptor):
         parsed = self._of_stream(inner, parser, RIGHTS[method]) if is_stream else inner
         if kind is Kind.UNARY_STREAM:
             parsed = self._held(inner, RIGHTS[method])
+            if RIGHTS[method] is HEALTH:
+                parsed = self._watching(inner)
         if kind is not Kind.UNARY_UNARY:
             parsed = self._paced(parsed)
         return kind.make(
-            self._guarded(parsed, method, None if is_stream else parser),
+            self._guarded(parsed, method, None if is_stream else parser, kind),
             response_serializer=handler.response_serializer,
         )
 
@@ -155,8 +159,45 @@ class ErrorInterceptor(aio.ServerInterceptor):
 
         return handle
 
-    def _guarded(self, inner: Handler, method: str, parser: BoundedParser[Any] | None) -> Handler:
-        run = self._checked(inner, method, parser)
+    def _foreign(
+        self, method: str, handler: grpc.RpcMethodHandler[Any, Any]
+    ) -> grpc.RpcMethodHandler[Any, Any]:
+        """A handler of gRPC's own health and reflection, which are told as our health is."""
+        del method
+        kind, inner = behaviour(handler)
+        answered = inner if kind is Kind.UNARY_UNARY else self._watching(inner)
+
+        async def handle(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
+            try:
+                await self._gate.admit_stranger(context)
+                return await answered(request, context)
+            except GoQueueError as error:
+                await _abort(context, error, None)
+
+        return kind.make(
+            handle,
+            request_deserializer=handler.request_deserializer,
+            response_serializer=handler.response_serializer,
+        )
+
+    def _watching(self, inner: Any) -> Handler:
+        """A handler of a stream that may need no login: there are few at a time."""
+
+        async def handle(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
+            with self._gate.watchers.place(host_of(context.peer())):
+                answer = inner(request, context)
+                if not hasattr(answer, "__aiter__"):
+                    return await answer
+                async for each in answer:
+                    await context.write(each)
+            return None
+
+        return handle
+
+    def _guarded(
+        self, inner: Handler, method: str, parser: BoundedParser[Any] | None, kind: Kind
+    ) -> Handler:
+        run = self._checked(inner, method, parser, is_stream=kind is not Kind.UNARY_UNARY)
 
         async def handle(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
             call = Call(method, context, request)
@@ -180,16 +221,17 @@ class ErrorInterceptor(aio.ServerInterceptor):
         return handle
 
     def _checked(
-        self, inner: Handler, method: str, parser: BoundedParser[Any] | None
+        self, inner: Handler, method: str, parser: BoundedParser[Any] | None, *, is_stream: bool
     ) -> Callable[[Call], Awaitable[Any]]:
         """Calls a handler for a client that may call it."""
         right, gate = RIGHTS[method], self._gate
         permitted = self._permitted(inner, method, is_parsed=parser is not None)
 
         async def run(call: Call) -> Any:
-            may = call.may = await gate.admit(call.context, right)
+            may = call.may = await gate.admit(call, right)
             CALLER.set(may)
             begun = gate.begin_call(call.context, may)
+            ending = gate.hold(call) if is_stream else None
             try:
                 gate.charge(call.context, may, right, 0 if parser is None else len(call.request))
                 if parser is not None:
@@ -198,6 +240,8 @@ class ErrorInterceptor(aio.ServerInterceptor):
                     )
                 answer = await permitted(call.request, call.context)
             finally:
+                if ending is not None:
+                    ending.cancel()
                 if begun is not None:
                     gate.callers.end(begun)
             gate.trail.served(call)
@@ -289,7 +333,7 @@ class PacedContext:
 
 
 def _is_ours(method: str) -> bool:
-    """Health and reflection are not: they answer for themselves."""
+    """Health and reflection of gRPC itself are not."""
     return method.startswith("/goqueue.")
 
 

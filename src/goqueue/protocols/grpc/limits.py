@@ -15,6 +15,13 @@ INVALID_ARGUMENT."""
 MAX_CALLS: Final = 10_000
 """Calls of all connections at a time; further ones are refused with RESOURCE_EXHAUSTED."""
 
+MAX_WATCHERS: Final = 100
+"""Streams of health and reflection, which may need no login; further ones are refused with
+RESOURCE_EXHAUSTED."""
+
+MAX_WATCHERS_EACH: Final = 5
+"""Of these from one address; further ones are refused likewise."""
+
 MAX_CONNECTIONS: Final = 1000
 """Open connections; a further one is closed at once."""
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.protocols.connected import ConnectedClient, shown_name
+from goqueue.protocols.grpc.errors import TooManyWatchersError
+from goqueue.protocols.grpc.limits import MAX_WATCHERS, MAX_WATCHERS_EACH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from grpc import aio
 
@@ -112,3 +115,33 @@ class Callers:
             )
             for peer, caller in self._callers.items()
         ]
+
+
+class Watchers:
+    """Streams that need no login, by address: those who watch health, and reflection.
+
+    They are counted, so that strangers leave room for the calls of clients.
+    """
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    @contextmanager
+    def place(self, host: str) -> Iterator[None]:
+        """A place for one stream from an address, while the block runs.
+
+        Raises:
+            TooManyWatchersError: there are as many as there may be.
+        """
+        if self._counts.total() >= MAX_WATCHERS or self._counts[host] >= MAX_WATCHERS_EACH:
+            raise TooManyWatchersError(
+                f"{MAX_WATCHERS_EACH} streams of health or reflection are open from an address, or "
+                f"{MAX_WATCHERS} in all, which is the limit: ask with Check, or close others"
+            )
+        self._counts[host] += 1
+        try:
+            yield
+        finally:
+            self._counts[host] -= 1
+            if not self._counts[host]:
+                del self._counts[host]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hmac
 import logging
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from goqueue.access.principals import ANONYMOUS
 from goqueue.model.errors import AuthenticationFailedError
@@ -20,6 +21,8 @@ from goqueue.protocols.logins import FAILED, MISSING, Logins, credential_of
 from goqueue.protocols.permissions import Permissions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from goqueue.access.principals import Principal
     from goqueue.broker.log_broker import LogBroker
     from goqueue.protocols.http.api.requests import Request
@@ -35,12 +38,17 @@ _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _log = logging.getLogger(__name__)
 
 
+_Client: TypeAlias = "tuple[Principal, Callable[[], bool] | None]"
+"""Who it is, and what tells whether the login still counts; None: it does not end by itself."""
+
+
 class Gate:
     """Lets requests through to their handlers, with what their clients may do."""
 
     def __init__(self, broker: LogBroker) -> None:
         settings = broker.settings.access
         self._authorizer: Decides = broker.authorizer
+        self._authenticator = broker.authenticator
         self._logins = Logins(
             broker.authenticator,
             broker.authorizer,
@@ -70,31 +78,35 @@ class Gate:
             AuthenticationFailedError: the credentials are wrong, or missing and needed.
         """
         if request.may is None:
-            request.may = self.permissions_of(await self._who(request, right), request.client_host)
+            principal, counts = await self._who(request, right)
+            request.may = Permissions(
+                self._authorizer, principal, request.client_host, counts=counts
+            )
         return request.may
 
-    async def _who(self, request: Request, right: Needs) -> Principal:
+    async def _who(self, request: Request, right: Needs) -> _Client:
         headers = request.headers
         authorization, key = headers.get(b"authorization"), headers.get(b"x-api-key")
         if authorization is None and key is None:
             known = self._signed_in(request, right)
             if known is None and request.certified is not None:
-                known = request.certified
-                self._logins.logged_in(known, request.client_host, "certificate")
+                known = request.certified, None
+                self._logins.logged_in(request.certified, request.client_host, "certificate")
             if known is not None:
                 return known
             if self._logins.is_required and right not in self._public:
                 raise AuthenticationFailedError(MISSING)
-            return ANONYMOUS
+            return ANONYMOUS, None
         try:
             credential = credential_of(_text(authorization), _text(key))
             assert credential is not None  # one of the headers is there
-            return await self._logins.principal(credential, request.client_host)
+            login = await self._logins.login(credential, request.client_host)
         except AuthenticationFailedError as error:
             _log.warning("HTTP client %s: %s", request.client_host, error)
             raise error.told(FAILED) from None
+        return login.principal, partial(self._authenticator.counts, login)
 
-    def _signed_in(self, request: Request, right: Needs) -> Principal | None:
+    def _signed_in(self, request: Request, right: Needs) -> _Client | None:
         """Who is signed in where the request comes from; pages of other sites cannot send it all.
 
         Raises:
@@ -102,7 +114,7 @@ class Gate:
         """
         token = self._cookie.of(request.headers)
         session = None if token is None else self._sessions.find(token)
-        if session is None:
+        if session is None or token is None:
             return None
         if request.method not in _SAFE and right is not PUBLIC:
             given = request.headers.get(b"x-csrf-token", b"")
@@ -111,7 +123,7 @@ class Gate:
                     "the request is authenticated by a cookie and has no X-CSRF-Token of its "
                     "session: send the csrf_token of GET /session, or reload the page"
                 )
-        return session.principal
+        return session.principal, lambda: self._sessions.find(token) is not None
 
     def charge(self, request: Request, route: Route) -> None:
         """Count a request against the quotas of its client, unless another node has done that.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
+from goqueue.access.principals import PrincipalKind
 from goqueue.protocols.http.api.errors import FieldError, OverloadedError
 from goqueue.protocols.http.api.places import LOCAL
 from goqueue.protocols.http.api.requests import Request
@@ -26,6 +27,7 @@ from goqueue.protocols.permissions import UNRESTRICTED, Permissions
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
+    from goqueue.access.principals import Principal
     from goqueue.broker.broker import Broker
     from goqueue.protocols.http.operations.overview import OverviewSource
 
@@ -48,6 +50,10 @@ class EventSettings:
     """Silence after which a comment shows that the connection lives."""
     max_streams: int = 100
     """One more is answered with 503."""
+    max_streams_each: int = 10
+    """Of one principal; one more is answered with 503, so that it leaves some to others."""
+    tenant_looks: int = 5
+    """After so many looks clients of tenants are told to look again, whatever has changed."""
     retry_ms: int = 2000
     """How long a browser waits before it connects again."""
 
@@ -55,8 +61,9 @@ class EventSettings:
 class _Listener:
     """One stream, and what its client has not been told yet."""
 
-    def __init__(self, wanted: frozenset[str], untold: Iterable[str]) -> None:
-        self._wanted = wanted
+    def __init__(self, wanted: frozenset[str], untold: Iterable[str], principal: Principal) -> None:
+        self.wanted = wanted
+        self.principal = principal
         self._untold = dict.fromkeys(each for each in untold if each in wanted)
         self.woken = asyncio.Event()
         if self._untold:
@@ -64,7 +71,7 @@ class _Listener:
 
     def notify(self, names: Iterable[str]) -> None:
         """Have these told, each once however often it happened."""
-        mine = [each for each in names if each in self._wanted]
+        mine = [each for each in names if each in self.wanted]
         if mine:
             self._untold.update(dict.fromkeys(mine))
             self.woken.set()
@@ -92,9 +99,10 @@ class EventHub:
         """What was seen on this node."""
         self._looking: asyncio.Task[None] | None = None
         self._number = 0
+        self._looks = 0
 
-    def check_room(self) -> None:
-        """Refuse one stream too many.
+    def check_room(self, may: Permissions = UNRESTRICTED) -> None:
+        """Refuse one stream too many, of all or of the client.
 
         Raises:
             OverloadedError: there are as many as there may be.
@@ -104,15 +112,23 @@ class EventHub:
             raise OverloadedError(
                 f"{limit} event streams are open, which is the limit: retry later"
             )
+        principal, each = may.principal, self.settings.max_streams_each
+        if principal.kind is PrincipalKind.ANONYMOUS:
+            return
+        if sum(listener.principal == principal for listener in self._listeners) >= each:
+            raise OverloadedError(
+                f"{each} event streams of {principal.label} are open, which is the limit: close one"
+            )
 
     async def parts(
         self, wanted: frozenset[str], *, again: bool, may: Permissions = UNRESTRICTED
     ) -> AsyncGenerator[bytes]:
         """The events of one stream; a client that reconnects may have missed any change.
 
-        The overview is left out from the moment on at which the client may not see it any more.
+        The overview is left out from the moment on at which the client may not see it any more. The
+        stream ends when the login of its client no longer counts.
         """
-        listener = _Listener(wanted, wanted if again else [OVERVIEW])
+        listener = _Listener(wanted, wanted if again else [OVERVIEW], may.principal)
         self._open(listener)
         try:
             yield b"retry: %d\n\n" % self.settings.retry_ms
@@ -121,8 +137,12 @@ class EventHub:
                     async with asyncio.timeout(self.settings.alive_s):
                         await listener.woken.wait()
                 except TimeoutError:
+                    if may.is_over:
+                        return
                     yield b": nothing new\n\n"
                     continue
+                if may.is_over:
+                    return
                 told = [
                     name
                     for name in listener.take()
@@ -167,8 +187,13 @@ class EventHub:
         seen = self._look()
         changed = [name for name in LISTS if seen[name] != self._seen[name]]
         self._seen = seen
+        self._looks += 1
         for listener in self._listeners:
-            listener.notify([*changed, OVERVIEW])
+            if listener.principal.tenant is None:
+                listener.notify([*changed, OVERVIEW])
+            elif self._looks % self.settings.tenant_looks == 0:
+                # Whether something has changed would tell of what other tenants do.
+                listener.notify(LISTS)
 
     def _look(self) -> dict[str, object]:
         """What every list looks like here, and what other nodes say of theirs."""
@@ -210,12 +235,14 @@ class EventRoutes:
         """Stream server-sent events until the client disconnects.
 
         `overview` has the response of `GET /overview`, every two seconds; `changed` has a `kind`,
-        such as `topic` or `group`, when a list of these has changed.
+        such as `topic` or `group`, when a list of these has changed. Clients of a tenant get it
+        every ten seconds, whether or not something has changed. The stream ends with the session,
+        the token, the key or the password that it was opened with.
         """
         wanted = _wanted(query.topics)
         if not may.allows(CLUSTER_DESCRIBE):
             wanted -= {OVERVIEW}
-        self._hub.check_room()
+        self._hub.check_room(may)
         again = b"last-event-id" in request.headers
         return Stream(self._hub.parts(wanted, again=again, may=may), _TYPE, _HEADERS)
 
