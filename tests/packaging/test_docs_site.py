@@ -57,3 +57,14 @@ def test_the_site_of_a_release_is_added_to_those_of_earlier_ones(checkout: Path)
             checkout, "show", f"gh-pages:{version}/tutorials/first-message/index.html"
         )
     assert "latest" in git(checkout, "show", "gh-pages:index.html")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_site_builds_without_a_warning_and_lists_what_is_not_run(tmp_path: Path) -> None:
+    mkdocs = ROOT / ".venv/bin/mkdocs"
+    command = [str(mkdocs), "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    listed = (tmp_path / "site/reference/not-run/index.html").read_text()
+    assert "needs Docker" in listed

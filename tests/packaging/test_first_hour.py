@@ -1,12 +1,15 @@
 """The first hour of a new user: the tutorials in an environment that holds a release alone.
 
-The commands that install are run as well, with the release in place of an index.
+The commands that install are run as well, with the release in place of an index. What each page
+takes is printed.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,8 +51,18 @@ def environment(released: Released, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_works_with_nothing_but_what_it_installs(
-    name: str, environment: dict[str, str], tmp_path: Path
+    name: str,
+    environment: dict[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    began_s = time.monotonic()
+    _try_page(name, environment, tmp_path)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{name}: {time.monotonic() - began_s:.0f} s\n")
+
+
+def _try_page(name: str, environment: dict[str, str], tmp_path: Path) -> None:
     page = read_page(DOCS / name)
     if "cluster" in page.words:
         need_etcd()
