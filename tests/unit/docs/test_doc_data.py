@@ -5,23 +5,28 @@ Each is taken by the reader that reads it in earnest.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer.main
 import yaml
 
+from goqueue.cli.root import app
 from goqueue.server.config_load import load_config
 from goqueue.spark.pipelines.files.loading import load_file
-from support.doc_pages import DATA, OUTPUT, RUNNABLE, pages
+from support.doc_pages import DATA, OUTPUT, RUNNABLE, commands_of, pages
 
 if TYPE_CHECKING:
     from support.doc_pages import Block
 
+ROOT_COMMAND: Any = typer.main.get_command(app)
 BLOCKS = [
     (pytest.param(block, id=f"{page.name}:{block.line}"), block)
     for page in pages()
@@ -103,3 +108,48 @@ def test_prometheus_takes_the_configuration(block: Block, tmp_path: Path) -> Non
     command = ["promtool", "check", "config", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def left_out() -> list[tuple[str, Block]]:
+    return [(page.name, block) for page in pages() for block in page.blocks if block.is_left_out]
+
+
+def test_python_that_is_not_run_is_python() -> None:
+    found = [(name, block) for name, block in left_out() if block.language == "python"]
+    assert len(found) > 10
+    for name, block in found:
+        compile(block.text, f"{name}:{block.line}", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def test_commands_that_are_not_run_exist_with_their_options() -> None:
+    """What cannot be started here is at least spelt as the command line spells it."""
+    lines = [
+        (f"{name}:{block.line}", line)
+        for name, block in left_out()
+        if block.language in {"sh", "bash", "console"}
+        for line in commands_of(block).replace("\\\n", " ").splitlines()
+        if line.startswith("goqueue ")
+    ]
+    assert len(lines) > 30
+    assert [f"{place}: {wrong}" for place, line in lines if (wrong := unknown_in(line))] == []
+
+
+def unknown_in(line: str) -> str:
+    """The first command or option of a line that the command line does not have."""
+    words = shlex.split(line, comments=True)[1:]
+    command = ROOT_COMMAND
+    while words and hasattr(command, "commands"):
+        name = words.pop(0)
+        if name == "server":  # its flags are the settings, which have a page of their own
+            return ""
+        if name not in command.commands:
+            return name
+        command = command.commands[name]
+    known = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+    for word in words:
+        if word in {"|", "<", ">", "&", ">>"}:
+            break
+        option = word.partition("=")[0]
+        if option.startswith("--") and option not in known:
+            return option
+    return ""
