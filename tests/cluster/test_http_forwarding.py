@@ -254,20 +254,26 @@ def resident_bytes(pid: int) -> int:
     return int(line.split()[1]) * 1024
 
 
-def test_requests_that_wait_for_a_paused_node_hold_a_bounded_amount_of_memory(nodes, topic):
+@pytest.mark.parametrize("where", ["body", "headers"])
+def test_requests_that_wait_for_a_paused_node_hold_a_bounded_amount_of_memory(nodes, topic, where):
     group, there, here = nodes.remote_group()
     pid = nodes.cluster.processes(here)["broker"]
     filler = json.dumps({"offsets": {topic: {"0": 1}}}).encode()
-    body = filler[:-1] + b" " * (MIB - 1000) + b"}"
+    if where == "body":
+        count, headers = 120, {}
+        body = filler[:-1] + b" " * (MIB - 1000) + b"}"
+    else:
+        count, headers, body = 500, {f"x-filler-{n}": "x" * 7500 for n in range(8)}, filler
     before = resident_bytes(pid)
     answers: list[Answer] = []
 
     def send() -> None:
-        answers.append(nodes.ask(here, "POST", f"/groups/{group}/offsets", body))
+        path = f"/groups/{group}/offsets"
+        answers.append(nodes.ask(here, "POST", path, body, **headers))
 
     nodes.cluster.pause(there)
     try:
-        threads = [threading.Thread(target=send) for _ in range(120)]
+        threads = [threading.Thread(target=send) for _ in range(count)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -278,7 +284,7 @@ def test_requests_that_wait_for_a_paused_node_hold_a_bounded_amount_of_memory(no
     assert not [e for e in answers if not e.is_retriable and e.status not in {200, 504}]
     codes = {each.body.get("code") for each in answers}
     assert "forwarding_busy" in codes, codes
-    assert grown < 200 * MIB, f"{grown / MIB:.0f} MiB"
+    assert grown < 150 * MIB, f"{grown / MIB:.0f} MiB"
     eventually(lambda: nodes.ask(there, "GET", "/readyz").status == 200)
 
 
@@ -316,6 +322,6 @@ def test_a_poll_that_waits_ends_when_its_coordinator_dies_or_moves(nodes, how):
     began_s = time.monotonic()
     getattr(nodes.cluster, how)(there)
     polling.join()
-    assert time.monotonic() - began_s < 20
+    assert time.monotonic() - began_s < 45, "it has waited for as long as for a node that is well"
     assert answers[0].is_retriable, answers
     nodes.cluster.start(there)
