@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from goqueue.protocols.kafka.connection.deadlines import CloseReason
 from goqueue.protocols.kafka.connection.ending import Ending
+from goqueue.protocols.kafka.connection.fair_reads import SEND_S_A_BYTE
 
 if TYPE_CHECKING:
     import asyncio
 
+    from goqueue.access.principals import Principal
+    from goqueue.protocols.kafka.connection.fair_reads import ClientShare
     from goqueue.protocols.kafka.connection.owner import Owner
 
 
@@ -24,6 +28,13 @@ class BackPressure(Ending):
         self._muted_until_s = 0.0
         self._waits_for_turn = False
         """It has read as much as a turn takes: `FairReads` says when it reads on."""
+        self._is_held = False
+        """Its client has used up its share of turns: `FairReads` says when it is served."""
+        self._turn_scheduled = False
+        """The event loop has its turn, or others: nothing starts before `_next_turn`."""
+        self.reads_in_row = 0
+        self._share_is_of = self.session.permissions
+        self._share = owner.fair_reads.share_of(_name_of(self.session.principal))
         self._unmute: asyncio.TimerHandle | None = None
 
     @abstractmethod
@@ -80,9 +91,77 @@ class BackPressure(Ending):
             self._deadlines.active(self._loop.time())
             self._go_on()
 
+    # --- Turns ------------------------------------------------------------------------------------
+
+    def _take_share(self) -> ClientShare:
+        """Share the turns of whoever the client is by now."""
+        self._share_is_of = self.session.permissions
+        self._share = self._owner.fair_reads.share_of(_name_of(self.session.principal))
+        return self._share
+
+    def _hold_read(self, size: int) -> None:
+        """Keep what has arrived until it is the client's turn."""
+        if self._answers.held_bytes:
+            self._answers.hold(self._transport.get_write_buffer_size())
+        self._take(size)
+        self._frames.feed(self._owner.buffer[:size])
+        if not self._turn_scheduled:
+            self._hold()
+
+    def _next_turn(self) -> None:
+        """Others had a turn: go on, if the client has something left of its share."""
+        turns, share = self._owner.fair_reads, self._share
+        if turns.is_shared and turns.is_used_up(share):
+            self._hold()
+            return
+        self._turn_scheduled = False
+        if turns.is_shared:
+            self._go_on_in_turn()
+        else:
+            self._go_on()
+
+    def _go_on_in_turn(self) -> None:
+        began_s, unsent_bytes = perf_counter(), self._transport.get_write_buffer_size()
+        self._go_on()
+        self._used(began_s, unsent_bytes)
+
+    def _used(self, began_s: float, unsent_bytes: int) -> None:
+        """Count what was served since then, and what is to be sent for it."""
+        more_bytes = max(self._transport.get_write_buffer_size() - unsent_bytes, 0)
+        used_s = perf_counter() - began_s + more_bytes * SEND_S_A_BYTE
+        self._owner.fair_reads.used(self._share, used_s)
+
+    def _hold(self) -> None:
+        """Read and start nothing until it is the client's turn."""
+        self._turn_scheduled = self._is_held = True
+        if self._waits_for_turn:
+            return  # it waits among the others already
+        self._waits_for_turn = True
+        if self._is_reading:
+            self._transport.pause_reading()
+        self._owner.fair_reads.hold(self._share, self)
+
+    def read_on(self) -> bool:
+        """Serve what was held and read again, as `FairReads` says; whether that was a turn."""
+        self._waits_for_turn = False
+        was_held, self._is_held = self._is_held, False
+        turns, share = self._owner.fair_reads, self._share
+        if was_held and self._reason is None:
+            self._turn_scheduled = False
+            self._go_on_in_turn()
+        if self._reason is not None or not self._is_reading or self._transport.is_closing():
+            return was_held and turns.has_had_its_share(share)
+        self._transport.resume_reading()
+        return not was_held or turns.has_had_its_share(share)
+
     def give_way(self) -> None:
         """Others need the bytes of the half-sent frame, which are given back at once."""
         self.close(
             CloseReason.HALF_SENT, f"{self._frames.buffered_bytes} bytes of a frame are here"
         )
         self._drop_unfinished()
+
+
+def _name_of(principal: Principal) -> str:
+    """Whose turns a connection takes."""
+    return principal.tenant or principal.name

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
 from goqueue.protocols.kafka.connection.back_pressure import BackPressure
@@ -34,10 +35,7 @@ class Connection(BackPressure):
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(owner, loop)
-        self._turn_scheduled = False
-        """The event loop has its turn; nothing starts before `_next_turn`."""
         self._is_pumping = False
-        self.reads_in_row = 0
 
     # --- What the transport tells -----------------------------------------------------------------
 
@@ -73,6 +71,26 @@ class Connection(BackPressure):
         if self._reason is not None:
             return
         self._deadlines.active(self._loop.time())
+        turns, share = self._owner.fair_reads, self._share
+        if self._share_is_of is not self.session.permissions:
+            share = self._take_share()
+        if turns.last is not share:
+            turns.changed(share)
+        if not turns.is_shared:
+            self._serve_read(nbytes)
+        elif turns.is_used_up(share):
+            self._hold_read(nbytes)
+            return
+        else:
+            began_s, unsent_bytes = perf_counter(), self._transport.get_write_buffer_size()
+            self._serve_read(nbytes)
+            self._used(began_s, unsent_bytes)
+        if nbytes == BYTES_A_READ and self._is_reading and not self._waits_for_turn:
+            self._waits_for_turn = True
+            self._transport.pause_reading()
+            turns.wait(share, self)
+
+    def _serve_read(self, nbytes: int) -> None:
         data = self._owner.buffer[:nbytes]
         if self._held_bytes:
             served = self._serve_beside(data)
@@ -84,19 +102,6 @@ class Connection(BackPressure):
             self._take(nbytes - served)
             self._frames.feed(data[served:])
             self._pump()
-        if nbytes == BYTES_A_READ and self._is_reading and not self._waits_for_turn:
-            self._waits_for_turn = True
-            self._transport.pause_reading()
-            principal = self.session.principal
-            self._owner.fair_reads.wait(principal.tenant or principal.name, self)
-
-    def read_on(self) -> bool:
-        """Read again, as `FairReads` says; whether that is possible."""
-        self._waits_for_turn = False
-        if self._reason is not None or not self._is_reading or self._transport.is_closing():
-            return False
-        self._transport.resume_reading()
-        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give back what is held. Handlers that change something run on; long polls end."""
@@ -318,10 +323,6 @@ class Connection(BackPressure):
     def _give_a_turn(self) -> None:
         self._turn_scheduled = True
         self._loop.call_soon(self._next_turn)
-
-    def _next_turn(self) -> None:
-        self._turn_scheduled = False
-        self._go_on()
 
     def _go_on(self) -> None:
         arrived = self._frames.arrived
