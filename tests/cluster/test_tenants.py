@@ -166,3 +166,26 @@ def test_what_a_tenant_reads_keeps_to_its_quota(cluster: Cluster, partitions: in
     fill(options, "orders", range(partitions), 20 * RATE // partitions + RATE)
     found = consumed_per_s(options, "orders", range(partitions))
     assert 0.9 * RATE <= found <= 1.1 * RATE
+
+
+def test_a_node_that_is_killed_loses_no_usage_that_it_has_told(cluster: Cluster) -> None:
+    options = make(cluster, "counted")
+    create(options, "orders", 6)
+    for _ in range(20):
+        assert publish(options, "orders", 6) == []
+
+    def published(node: int) -> int:
+        usage = ask(cluster, node, "GET", "/admin/tenants/counted/usage")
+        return int(usage["published_messages"])
+
+    for node in NODES:
+        eventually(lambda: published(node) == 120, "told")  # noqa: B023 - at once
+    cluster.kill(2)
+    try:
+        assert published(1) == published(3) == 120
+    finally:
+        cluster.start(2)
+    eventually(lambda: published(2) == 120, "read again")
+    assert publish(options, "orders", 6) == []
+    for node in NODES:
+        eventually(lambda: published(node) == 126, "counted on")  # noqa: B023 - at once
