@@ -1,4 +1,7 @@
-"""Rules made, listed and deleted by the admin clients of confluent-kafka and kafka-python."""
+"""Rules made, listed and deleted by the admin clients of confluent-kafka and kafka-python.
+
+aiokafka's admin client has no requests for rules.
+"""
 
 from __future__ import annotations
 
