@@ -18,10 +18,12 @@ import asyncio
 import json
 import secrets
 import threading
+import urllib.error
 import urllib.request
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
@@ -30,8 +32,8 @@ from msgspec import structs
 from goqueue.access.api_keys import ApiKey, hash_of, new_key, shown_part
 from goqueue.access.directory import Binding
 from goqueue.access.keys import Mechanism, keys_from_password
-from goqueue.model.internal_topics import USAGE
 from goqueue.transactions.messages import Identity
+from support.guarded_state import TENANT, kept_by, known_everywhere
 from support.nodes_in_loop import CLUSTER, running_nodes
 
 if TYPE_CHECKING:
@@ -53,8 +55,6 @@ NO_QUOTAS = {"publish_messages_per_s": 0, "consume_messages_per_s": 0, "requests
 ROLES = ("producer", "consumer", "readonly", "admin")
 OUTSIDERS = ("stranger", "other")
 BAD = ("expired", "revoked", "wrong")
-TENANT = "globex"
-"""That of the client `other`."""
 SECRET = "clandestine"
 ROOT_KEY = "gq_" + "0" * 64
 TOPIC = "orders"
@@ -192,7 +192,7 @@ class GuardedServer:
         """Wait until every node knows the same; what that is."""
         async with asyncio.timeout(60):
             while True:
-                found = [_known_everywhere(each.broker) for each in self.nodes.all]
+                found = [known_everywhere(each.broker) for each in self.nodes.all]
                 if all(each == found[0] for each in found):
                     return found[0]
                 await asyncio.sleep(0.02)
@@ -224,8 +224,14 @@ class GuardedServer:
             {"Authorization": f"Bearer {ROOT_KEY}", "Content-Type": "application/json"},
             method=method,
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    return json.load(answer)
+            except urllib.error.HTTPError as error:
+                if error.code != HTTPStatus.SERVICE_UNAVAILABLE or len(self.nodes.all) == 1:
+                    raise  # others are told at once, and whoever is elected now serves it soon
+                error.close()
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that a refused request could have changed, but for what `other` owns."""
@@ -233,7 +239,7 @@ class GuardedServer:
 
     async def _fingerprint(self) -> dict[str, Any]:
         known = await self._agreed()
-        kept = [_kept_by(each.broker) for each in self.nodes.all]
+        kept = [kept_by(each.broker) for each in self.nodes.all]
         ends: dict[tuple[str, int], tuple[int, int]] = {}
         for part in kept:
             for place, found in part.pop("ends").items():
@@ -245,57 +251,6 @@ class GuardedServer:
         }
 
 
-def _known_everywhere(broker: Broker) -> dict[str, Any]:
-    """What every node knows, sooner or later."""
-    topics = broker.topics.catalogue.by_name.values()
-    return {
-        "topics": {
-            topic.name: (topic.partition_count, dict(topic.settings.overrides))
-            for topic in topics
-            if not _is_of_other(topic.name) and topic.name != USAGE  # which makes itself
-        },
-        "schemas": {
-            name: sorted(versions)
-            for name, versions in broker.schemas.registry.contexts.subjects("")
-            if not _is_of_other(name)
-        },
-        "levels": dict(broker.schemas.registry.state.levels),
-        "tenants": dict(broker.access.tenants.records.all),
-        "webhooks": dict(broker.webhooks.endpoints.all) if broker.webhooks else {},
-        "users": [each.name for each in broker.users.all()],
-        "bindings": dict(broker.access.bindings.all),
-        "keys": dict(broker.access.keys.all),
-        "rules": dict(broker.access.rules.all),
-    }
-
-
-def _kept_by(broker: Broker) -> dict[str, Any]:
-    """What a node knows of its own partitions and of the groups and others that it coordinates."""
-    return {
-        "ends": {
-            (each.id.topic, each.id.partition): (each.log_start, each.log_end)
-            for each in broker.partitions
-            if not each.id.topic.startswith("__") and not _is_of_other(each.id.topic)
-        },
-        "groups": [
-            (each.group_id, each.state, each.member_count)
-            for each in broker.group_views.all()
-            if not _is_of_other(each.group_id)
-        ],
-        "transactions": [
-            (each.transactional_id, each.state, each.producer_id, each.epoch)
-            for each in broker.transactions.list()
-            if not _is_of_other(each.transactional_id)
-        ],
-        "pipelines": [each.name for each in broker.pipelines.all() if not _is_of_other(each.name)],
-        "redrives": [
-            (each.request.topic, each.state)
-            for each in broker.redrives
-            if not _is_of_other(each.request.topic)
-        ],
-    }
-
-
 def _roles_of(name: str) -> tuple[str, ...]:
     if name == "stranger":
         return ()
@@ -304,10 +259,6 @@ def _roles_of(name: str) -> tuple[str, ...]:
 
 def _tenant_of(name: str) -> str | None:
     return TENANT if name == "other" else None
-
-
-def _is_of_other(name: str) -> bool:
-    return name.startswith(f"{TENANT}.")
 
 
 def hidden_things(server: GuardedServer) -> Things:

@@ -311,6 +311,26 @@ def requests_of(things: Things) -> dict[ApiKey, tuple[str, dict[str, Any]]]:
     }
 
 
+def first_requests_of(things: Things) -> dict[ApiKey, tuple[str, dict[str, Any]]]:
+    """The same in the first version of each API, some of which have other fields."""
+    found = requests_of(things)
+    partitions = [{"name": things.topic, "partitions": [0]}]
+    others: dict[ApiKey, dict[str, Any]] = {
+        ApiKey.OFFSET_FETCH: {
+            "group_id": things.group,
+            "topics": [{"name": things.topic, "partition_indexes": [0]}],
+        },
+        ApiKey.DELETE_TOPICS: {"topic_names": ["nothing"], "timeout_ms": 1000},
+        ApiKey.ADD_PARTITIONS_TO_TXN: {
+            "v3_and_below_transactional_id": things.transactional_id,
+            "v3_and_below_producer_id": things.producer.producer_id,
+            "v3_and_below_producer_epoch": things.producer.epoch,
+            "v3_and_below_topics": partitions,
+        },
+    }
+    return {key: (letters, others.get(key, fields)) for key, (letters, fields) in found.items()}
+
+
 def filled(key: ApiKey, version: int, fields: dict[str, Any]) -> dict[str, Any]:
     """A request with every field that was left out."""
     return _filled(schema_of(key, version, "request"), fields)

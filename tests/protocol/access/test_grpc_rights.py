@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -219,6 +220,51 @@ def test_a_stream_of_publishes_is_refused_request_by_request(
     with pytest.raises(grpc.RpcError) as refused:
         list(stub.PublishStream(iter(requests), timeout=60))
     assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def subscribe(channel: grpc.Channel, join: pb.SubscribeJoin, metadata: Any) -> Any:
+    """How a subscription ends whose client says nothing more."""
+    stub = services.ConsumeServiceStub(channel)
+    stream = stub.Subscribe(iter([pb.SubscribeRequest(join=join)]), metadata=metadata, timeout=60)
+    try:
+        return grpc.StatusCode.OK, list(stream)
+    except grpc.RpcError as error:
+        return error.code(), error.details()
+
+
+@pytest.mark.parametrize("who", BAD)
+def test_no_stream_begins_with_a_key_that_is_no_good(
+    server: GuardedServer, channel: grpc.Channel, who: str
+) -> None:
+    join = pb.SubscribeJoin(group="watchers", topics=[TOPIC])
+    status, _ = subscribe(channel, join, key(server, who))
+    assert status is grpc.StatusCode.UNAUTHENTICATED
+    request = pb.PublishRequest(topic=TOPIC, messages=[pb.NewMessage(value=b"x")])
+    stub = services.PublishServiceStub(channel)
+    with pytest.raises(grpc.RpcError) as refused:
+        list(stub.PublishStream(iter([request]), metadata=key(server, who), timeout=60))
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+@pytest.mark.parametrize("who", OUTSIDERS)
+def test_streams_tell_outsiders_the_same_of_what_is_hidden_and_absent(
+    server: GuardedServer, channel: grpc.Channel, who: str
+) -> None:
+    before = server.fingerprint()
+    told = []
+    for things in (server.hidden, server.absent):
+        request = pb.PublishRequest(topic=things.topic, messages=[pb.NewMessage(value=b"x")])
+        stub = services.PublishServiceStub(channel)
+        answers = list(stub.PublishStream(iter([request]), metadata=key(server, who), timeout=60))
+        assert answers[0].error.name
+        join = pb.SubscribeJoin(group=things.group, topics=[things.topic])
+        ended = subscribe(channel, join, key(server, who))
+        assert who != "stranger" or ended[0] is grpc.StatusCode.PERMISSION_DENIED
+        said = re.sub("member-[0-9a-f]+", "member", str((answers, ended)))
+        told.append(told_alike(said, things))
+        assert SECRET not in told[-1]
+    assert told[0] == told[1]
+    assert server.fingerprint() == before
 
 
 def test_a_subscription_ends_when_its_key_expires(

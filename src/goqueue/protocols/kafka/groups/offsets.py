@@ -196,7 +196,7 @@ class GroupOffsetsApi(BrokerApi):
             for topic in group.topics:
                 name, code = self._topic(ctx, topic, TOPIC_DESCRIBE)
                 if code:
-                    unknown.append(_unknown_topic(topic, code))
+                    unknown.append(_unknown_topic(ctx, topic, code))
                 else:
                     asked.extend(TopicPartition(name, number) for number in topic.partition_indexes)
         member_id = group.member_id if ctx.version >= _GROUPS_FROM else None
@@ -298,14 +298,14 @@ def _refused_group(ctx: RequestContext, group: Struct) -> dict[str, Any]:
     """What is said of a group that the client may not describe; at each partition in version 1."""
     code = code_of(GROUP_DESCRIBE)
     asked = group.topics if ctx.version < _GROUP_ERROR_FROM else ()
-    return {"error_code": code, "topics": [_unknown_topic(topic, code) for topic in asked or ()]}
+    return {"error_code": code, "topics": [_unknown_topic(ctx, each, code) for each in asked or ()]}
 
 
-def _unknown_topic(topic: Struct, code: ErrorCode) -> dict[str, Any]:
+def _unknown_topic(ctx: RequestContext, topic: Struct, code: ErrorCode) -> dict[str, Any]:
     nothing = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
     return {
         "name": topic.name,
-        "topic_id": topic.topic_id,
+        **({"topic_id": topic.topic_id} if ctx.version >= _GROUPS_FROM else {}),
         "partitions": [
             {"partition_index": number, **nothing, "error_code": code}
             for number in topic.partition_indexes
