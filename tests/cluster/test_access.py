@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -20,6 +22,7 @@ from goqueue.client.errors import LoginError
 from goqueue.testing import Cluster
 from support.etcd import need_etcd
 from support.http_api import HttpApi
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,3 +108,42 @@ def test_a_rule_is_seen_on_every_node(cluster: Cluster) -> None:
     ask(cluster, 1, "DELETE", f"/admin/acls/{made['id']}")
     for node in NODES:
         assert ask(cluster, node, "GET", "/admin/acls?principal=User:x")["acls"] == []
+
+
+def test_rules_roles_and_passwords_count_on_every_node(cluster: Cluster) -> None:
+    """A topic that is not there is 404 to who may see it, and 403 to others."""
+
+    def counts(status: int, password: str = "a-password") -> None:
+        for node in NODES:
+            asked = partial(is_answered, cluster, node, password, status)
+            eventually(asked, f"node {node} answers {status}")
+
+    ask(cluster, 1, "PUT", "/admin/users/yan", {"password": "a-password", "roles": []})
+    counts(403)
+    body = {
+        "principal": "User:yan",
+        "resource_type": "topic",
+        "resource_name": "nothing",
+        "operations": ["describe"],
+    }
+    (made,) = ask(cluster, 2, "POST", "/admin/acls", body)["acls"]
+    counts(404)
+    ask(cluster, 3, "DELETE", f"/admin/acls/{made['id']}")
+    counts(403)
+    ask(cluster, 1, "PUT", "/admin/users/yan/roles", {"roles": ["readonly"]})
+    counts(404)
+    ask(cluster, 2, "PUT", "/admin/users/yan/roles", {"roles": []})
+    counts(403)
+    ask(cluster, 3, "PUT", "/admin/users/yan", {"password": "another-password"})
+    counts(401)
+    counts(403, "another-password")
+
+
+def is_answered(cluster: Cluster, node: int, password: str, status: int) -> bool:
+    login = base64.b64encode(f"yan:{password}".encode()).decode()
+    api = HttpApi(urlsplit(cluster.http_url(node)).port or 0)
+    try:
+        told = api.ask("GET", "/topics/nothing", headers={"Authorization": f"Basic {login}"})
+        return told.status == status
+    finally:
+        api.close()
