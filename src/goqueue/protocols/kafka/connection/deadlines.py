@@ -61,6 +61,10 @@ class Deadlines:
         self._taken_bytes = 0
         """How much of the backlog the client had taken when it was last looked at."""
 
+    def age_s(self, now: float) -> float:
+        """How long there has been the connection."""
+        return now - self._made
+
     def active(self, now: float) -> None:
         """Bytes have arrived, or an answer is ready."""
         self._last_activity = now
