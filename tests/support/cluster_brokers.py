@@ -54,12 +54,12 @@ OTHERS = (2, 3)
 class OneOfThree:
     """Node 1 of three. What the other two would write, the test writes."""
 
-    def __init__(self, store: SqliteMetadataStore, folder: Path) -> None:
+    def __init__(self, store: SqliteMetadataStore, folder: Path, **settings: Any) -> None:
         self.store = store
         self.keeper = ViewKeeper(store)
         self.facts = ViewFacts(self.keeper.view, ME)
-        settings = BrokerSettings(folder, node_id=ME, offsets_partitions=4)
-        logs = LogBroker(settings, store, clock=ManualClock(), facts=self.facts, keeper=self.keeper)
+        told = BrokerSettings(folder, node_id=ME, offsets_partitions=4, **settings)
+        logs = LogBroker(told, store, clock=ManualClock(), facts=self.facts, keeper=self.keeper)
         self.broker = ClusterBroker.over(logs)
         self.broker.partitions.holding = Holding(self._held)
         self.address = ""
@@ -181,11 +181,11 @@ def place_of(topic: Topic, number: int) -> TopicPartition:
 
 
 @asynccontextmanager
-async def one_of_three(folder: Path) -> AsyncIterator[OneOfThree]:
+async def one_of_three(folder: Path, **settings: Any) -> AsyncIterator[OneOfThree]:
     """Node 1, which serves Kafka's clients, of a cluster whose nodes are all registered."""
     clock = ManualClock()
     store = await SqliteMetadataStore.open(folder / "metadata.db", disk=SystemDisk(), clock=clock)
-    made = OneOfThree(store, folder / "data")
+    made = OneOfThree(store, folder / "data", **settings)
     broker = made.broker
     try:
         await made.keeper.start()

@@ -44,11 +44,16 @@ class Forwards:
     """What this node has asked of others for its clients."""
 
     def __init__(
-        self, routes: Routes, facts: ClusterFacts, max_bytes: int = MAX_FORWARDED_BYTES
+        self,
+        routes: Routes,
+        facts: ClusterFacts,
+        max_bytes: int = MAX_FORWARDED_BYTES,
+        max_streams: int = _MAX_STREAMS,
     ) -> None:
         self.routes = routes
         self._facts = facts
         self._max_bytes = max_bytes
+        self.max_streams = max_streams
         self._stream_count = 0
         self.held_bytes = 0
         """Of all requests under way; never more than the bound."""
@@ -137,10 +142,10 @@ class Forwards:
             ForwardingBusyError: there are as many as there may be.
             PeerUnavailableError: the node cannot be reached.
         """
-        if self._stream_count >= _MAX_STREAMS:
+        if self._stream_count >= self.max_streams:
             raise ForwardingBusyError(
-                f"{_MAX_STREAMS} streams pass to other nodes: connect to the node itself, or try "
-                "again"
+                f"{self.max_streams} streams pass to other nodes: connect to the node itself, or "
+                "try again"
             )
         self._stream_count += 1
         try:

@@ -38,8 +38,8 @@ class Network:
         return [MemberFacts(2, ACTIVE, version=self.version)]
 
 
-def forwards_over(network: Any, max_bytes: int = 10_000) -> Forwards:
-    return Forwards(network, network, max_bytes)
+def forwards_over(network: Any, max_bytes: int = 10_000, **bounds: int) -> Forwards:
+    return Forwards(network, network, max_bytes, **bounds)
 
 
 def asking(forwards: Forwards, size_bytes: int = 0, **options: Any) -> asyncio.Task[Any]:
@@ -152,8 +152,7 @@ async def test_a_node_of_another_version_is_named_with_both_versions() -> None:
 
 
 @scenario
-async def test_streams_to_other_nodes_are_bounded(monkeypatch) -> None:
-    monkeypatch.setattr(forwarding, "_MAX_STREAMS", 1)
+async def test_streams_to_other_nodes_are_bounded() -> None:
     closed: list[int] = []
 
     class Connection:
@@ -164,7 +163,7 @@ async def test_streams_to_other_nodes_are_bounded(monkeypatch) -> None:
         async def dial(self, _node_id: int) -> Any:
             return Connection()
 
-    forwards = forwards_over(Dialled())
+    forwards = forwards_over(Dialled(), max_streams=1)
     async with forwards.connection(2):
         with pytest.raises(ForwardingBusyError, match="1 streams pass"):
             await forwards.connection(2).__aenter__()

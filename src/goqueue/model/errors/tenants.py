@@ -56,6 +56,10 @@ class RateLimitedError(QuotaError):
         return self
 
 
+class TenantShareExceededError(RateLimitedError):
+    """A tenant has half of what the clients of a node share, such as its long polls."""
+
+
 class QuotaExceededError(QuotaError):
     """A tenant has as many of something as it may have."""
 

@@ -26,6 +26,7 @@ from goqueue.protocols.grpc.interceptor import (
 from goqueue.protocols.grpc.places import LOCAL, PLACES, Gather, Place
 from goqueue.protocols.grpc.rights import caller
 from goqueue.protocols.lookups import Lookup, wrong_again
+from goqueue.quotas.tenant_places import TenantPlaces
 from goqueue.wire.grpc.contract import COORDINATOR_KEY, UNANSWERED_KEY
 from goqueue.wire.kafka.api_keys import ApiKey
 
@@ -65,6 +66,9 @@ class ForwardingInterceptor(ErrorInterceptor):
         super().__init__(streams, turns, gate)
         self._broker = broker
         self._forwards = forwards
+        self._tenant_streams = TenantPlaces(
+            forwards.max_streams, "streams that pass to other nodes"
+        )
 
     def wrapped(
         self, method: str, handler: grpc.RpcMethodHandler[Any, Any]
@@ -229,7 +233,8 @@ class ForwardingInterceptor(ErrorInterceptor):
             self._streams.add_current()
             lookup, node_id = found
             passing = Passing(self._forwards, method, node_id, context)
-            answer = await passing.run(requests, lambda: lookup() == node_id)
+            with self._tenant_streams.place(caller().principal.tenant):
+                answer = await passing.run(requests, lambda: lookup() == node_id)
             await self._finish(answer, node_id, context)
             return None
 

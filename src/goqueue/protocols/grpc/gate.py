@@ -12,7 +12,15 @@ from goqueue.access.principals import ANONYMOUS, Login, PrincipalKind
 from goqueue.model.errors import AuthenticationFailedError, AuthorizationFailedError
 from goqueue.model.tuples import NamedTuple
 from goqueue.protocols.grpc.audited import CallTrail
-from goqueue.protocols.grpc.peers import Caller, Callers, Watchers, host_of, subject_of
+from goqueue.protocols.grpc.limits import MAX_CALLS, MAX_CONNECTIONS
+from goqueue.protocols.grpc.peers import (
+    Caller,
+    Callers,
+    TenantCalls,
+    Watchers,
+    host_of,
+    subject_of,
+)
 from goqueue.protocols.grpc.rights import HEALTH, TOPIC_READ, TOPIC_WRITE
 from goqueue.protocols.logins import FAILED, MISSING, Logins, credential_of
 from goqueue.protocols.permissions import Permissions
@@ -36,7 +44,12 @@ _LOOK_S: Final = 0.5
 class Gate:
     """Tells what the clients of calls may do, and ends streams that may not go on."""
 
-    def __init__(self, broker: LogBroker) -> None:
+    def __init__(
+        self,
+        broker: LogBroker,
+        max_calls: int = MAX_CALLS,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> None:
         self._authorizer = broker.authorizer
         self._quotas = broker.quotas
         self._authenticator = broker.authenticator
@@ -51,6 +64,7 @@ class Gate:
         self.watchers = Watchers()
         self.trail = CallTrail(broker.audit)
         self.callers = Callers(broker.clock.monotonic_s)
+        self._tenant_calls = TenantCalls(max_calls, max_connections)
         self.streams = GuardedStreams(lambda: self._authorizer.version)
 
     async def admit(self, call: Call, right: Needs) -> Permissions:
@@ -92,11 +106,27 @@ class Gate:
         await self._who(context, host_of(context.peer()), HEALTH)
 
     def begin_call(self, context: aio.ServicerContext[Any, Any], may: Permissions) -> Caller | None:
-        """Note who calls; None for a call that another node has forwarded."""
+        """Note who calls; None for a call that another node has forwarded.
+
+        Raises:
+            TenantShareExceededError: the client's tenant has as many calls as it may.
+        """
         if getattr(context, "principal", None) is not None:
             return None
+        if (tenant := may.principal.tenant) is not None:
+            self._tenant_calls.begin(tenant, context.peer())
         agent = dict(context.invocation_metadata() or ()).get("user-agent")
         return self.callers.begin(context.peer(), may, agent)
+
+    def end_call(
+        self, context: aio.ServicerContext[Any, Any], may: Permissions, begun: Caller | None
+    ) -> None:
+        """Note that a call has ended, with what `begin_call` has returned."""
+        if begun is None:
+            return
+        self.callers.end(begun)
+        if (tenant := may.principal.tenant) is not None:
+            self._tenant_calls.end(tenant, context.peer())
 
     def charge(
         self, context: aio.ServicerContext[Any, Any], may: Permissions, right: Needs, size: int

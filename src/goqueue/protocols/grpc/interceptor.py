@@ -242,8 +242,7 @@ class ErrorInterceptor(aio.ServerInterceptor):
             finally:
                 if ending is not None:
                     ending.cancel()
-                if begun is not None:
-                    gate.callers.end(begun)
+                gate.end_call(call.context, may, begun)
             gate.trail.served(call)
             return answer
 

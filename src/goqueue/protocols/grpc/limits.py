@@ -13,7 +13,8 @@ MAX_WINDOW: Final = 5000
 INVALID_ARGUMENT."""
 
 MAX_CALLS: Final = 10_000
-"""Calls of all connections at a time; further ones are refused with RESOURCE_EXHAUSTED."""
+"""Calls of all connections at a time; further ones are refused with RESOURCE_EXHAUSTED. Where there
+are tenants, one may have half of them, and further ones of it are refused likewise."""
 
 MAX_WATCHERS: Final = 100
 """Streams of health and reflection, which may need no login; further ones are refused with
@@ -23,7 +24,8 @@ MAX_WATCHERS_EACH: Final = 5
 """Of these from one address; further ones are refused likewise."""
 
 MAX_CONNECTIONS: Final = 1000
-"""Open connections; a further one is closed at once."""
+"""Open connections; a further one is closed at once. Where there are tenants, one may have calls
+under way on half of them; calls on further ones are refused with RESOURCE_EXHAUSTED."""
 
 MAX_STREAMS: Final = 100
 """Calls of one connection at a time; further ones wait on the client's side."""

@@ -102,7 +102,6 @@ _OPTIONS: Final = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_concurrent_streams", MAX_STREAMS),
-    ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
     ("grpc.max_connection_idle_ms", IDLE_MS),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
@@ -120,6 +119,8 @@ class GrpcSettings(msgspec.Struct, frozen=True):
     port: int = 9000
     reflection: bool = False
     credentials: grpc.ServerCredentials | None = None
+    max_calls: int = MAX_CALLS
+    max_connections: int = MAX_CONNECTIONS
 
 
 class _Methods:
@@ -154,7 +155,7 @@ class GrpcListener:
         self._health = health.aio.HealthServicer()
         self._own_health = HealthService()
         self._server: aio.Server | None = None
-        self._gate = Gate(broker)
+        self._gate = Gate(broker, settings.max_calls, settings.max_connections)
         self._interceptor = ErrorInterceptor(self._streams, self._turns, self._gate)
         self.carried: CarriedCalls | None = None
         """Answers calls that other nodes have forwarded; None of a node on its own."""
@@ -184,8 +185,11 @@ class GrpcListener:
         """Listen. Raises `OSError` when the address cannot be listened on."""
         server = aio.server(
             interceptors=[self._interceptor],
-            options=_OPTIONS,
-            maximum_concurrent_rpcs=MAX_CALLS,
+            options=(
+                *_OPTIONS,
+                ("grpc.max_allowed_incoming_connections", self.settings.max_connections),
+            ),
+            maximum_concurrent_rpcs=self.settings.max_calls,
         )
         self._add_services(server)
         self._add_health(server)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter, OrderedDict
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.protocols.connected import ConnectedClient, shown_name
 from goqueue.protocols.grpc.errors import TooManyWatchersError
 from goqueue.protocols.grpc.limits import MAX_WATCHERS, MAX_WATCHERS_EACH
+from goqueue.quotas.tenant_places import TenantPlaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -115,6 +116,39 @@ class Callers:
             )
             for peer, caller in self._callers.items()
         ]
+
+
+class TenantCalls:
+    """What each tenant has of the calls of a node, and of the connections that carry them.
+
+    gRPC tells of calls alone: a connection without one is of no tenant, and is not counted.
+    """
+
+    def __init__(self, max_calls: int, max_connections: int) -> None:
+        self._calls = TenantPlaces(max_calls, "gRPC calls under way")
+        self._connections = TenantPlaces(max_connections, "gRPC connections with calls under way")
+        self._by_connection: Counter[tuple[str, str]] = Counter()
+
+    def begin(self, tenant: str, peer: str) -> None:
+        """Count a call. Raises `TenantShareExceededError` instead where it is one too many."""
+        connection = tenant, peer
+        is_first = not self._by_connection[connection]
+        with ExitStack() as undo:
+            if is_first:
+                self._connections.take(tenant)
+                undo.callback(self._connections.give_back, tenant)
+            self._calls.take(tenant)
+            undo.pop_all()
+        self._by_connection[connection] += 1
+
+    def end(self, tenant: str, peer: str) -> None:
+        """A call has ended."""
+        connection = tenant, peer
+        self._calls.give_back(tenant)
+        self._by_connection[connection] -= 1
+        if not self._by_connection[connection]:
+            del self._by_connection[connection]
+            self._connections.give_back(tenant)
 
 
 class Watchers:

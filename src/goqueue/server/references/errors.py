@@ -144,6 +144,10 @@ _BY_CODE: Final[Mapping[str, str]] = {
     "tenant_exists": "Use another id, or change the tenant that exists.",
     "tenant_not_empty": "Delete what the tenant has, or use `--force`.",
     "tenant_protected": "Choose another tenant, or wait until it is deleted.",
+    "tenant_share_exceeded": (
+        "End some of the tenant's polls or streams, or try again after `Retry-After` seconds:"
+        " see [Tenants](../how-to/tenants.md#what-tenants-share)."
+    ),
     "too_many_credentials": "Delete users, keys, rules or roles that are not used.",
     "too_many_groups": "Delete groups that are not used: `goqueue group list`.",
     "too_many_pipelines": "Remove pipelines that have ended: `goqueue pipeline list`.",

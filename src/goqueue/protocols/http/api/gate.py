@@ -130,12 +130,16 @@ class Gate:
 
         Raises:
             RateLimitedError: there were too many, or too large ones.
+            TenantShareExceededError: as many clients of its tenant wait as may.
         """
         meter = self._meter(request, route)
         if meter is not None:
             writes = TOPIC_WRITE in route.right.rights
             size_bytes = len(request.body) if writes else 0
             meter.admit_request(size_bytes=size_bytes, is_read=_reads(route))
+        tenant_polls, may = request.tenant_polls, request.may
+        if tenant_polls is not None and may is not None and may.principal.tenant is not None:
+            tenant_polls.hold(may.principal.tenant)
 
     def answered(self, request: Request, route: Route, response: Response | Stream) -> None:
         """Count what a client has read."""

@@ -115,6 +115,7 @@ PROBLEMS: Final[dict[type[GoQueueError], Kind]] = {
     model.QuotaError: Kind(403, "quota_exceeded"),
     model.InvalidClientQuotaError: Kind(400, "invalid_quota"),
     model.RateLimitedError: Kind(429, "rate_limited"),
+    model.TenantShareExceededError: Kind(429, "tenant_share_exceeded"),
     model.QuotaExceededError: Kind(403, "quota_exceeded"),
     model.GroupQuotaExceededError: Kind(403, "group_quota_exceeded"),
     model.StorageQuotaExceededError: Kind(507, "storage_quota_exceeded"),

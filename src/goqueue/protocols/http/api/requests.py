@@ -7,6 +7,7 @@ import msgspec
 
 from goqueue.access.principals import Principal
 from goqueue.protocols.permissions import Permissions
+from goqueue.quotas.tenant_places import TenantPlaces
 
 
 class Request(msgspec.Struct):
@@ -29,6 +30,8 @@ class Request(msgspec.Struct):
     """Who its client is by the certificate of the connection."""
     may: Permissions | None = None
     """What its client may do; None before the client is known (`gate`)."""
+    tenant_polls: TenantPlaces | None = None
+    """The polls of tenants at the listener that it came to; None unless it is a poll."""
 
     @property
     def raw_path(self) -> bytes:

@@ -23,6 +23,7 @@ from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc
 from goqueue.protocols.http.operations.changes import LISTS, look_at
 from goqueue.protocols.permissions import UNRESTRICTED, Permissions
+from goqueue.quotas.tenant_places import check_share
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
@@ -102,10 +103,11 @@ class EventHub:
         self._looks = 0
 
     def check_room(self, may: Permissions = UNRESTRICTED) -> None:
-        """Refuse one stream too many, of all or of the client.
+        """Refuse one stream too many, of all, of the client or of its tenant.
 
         Raises:
             OverloadedError: there are as many as there may be.
+            TenantShareExceededError: its tenant has half of all.
         """
         limit = self.settings.max_streams
         if len(self._listeners) >= limit:
@@ -119,6 +121,9 @@ class EventHub:
             raise OverloadedError(
                 f"{each} event streams of {principal.label} are open, which is the limit: close one"
             )
+        if (tenant := principal.tenant) is not None:
+            taken = sum(listener.principal.tenant == tenant for listener in self._listeners)
+            check_share(tenant, taken, limit, "event streams")
 
     async def parts(
         self, wanted: frozenset[str], *, again: bool, may: Permissions = UNRESTRICTED

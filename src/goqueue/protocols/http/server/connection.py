@@ -237,14 +237,17 @@ class HttpConnection(asyncio.Protocol):
         self._active = exchange
         self._agent = exchange.request.headers.get(b"user-agent")
         app, settings = self._service.app, self._settings
-        if exchange.polls and len(self._service.polls) >= settings.max_polls:
+        polls = exchange.polls
+        if polls and len(self._service.polls) >= settings.max_polls:
             exchange.refusal = OverloadedError(
                 f"{settings.max_polls} requests wait for messages or events already: try again soon"
             )
         if exchange.match is not None and exchange.refusal is None:
-            self._expire_in(settings.poll_s if exchange.polls else settings.answer_s)
+            self._expire_in(settings.poll_s if polls else settings.answer_s)
+            if polls:
+                exchange.request.tenant_polls = self._service.tenant_polls
             work = self._answer(exchange, exchange.match)
-            self._task = self._service.run(work, polls=exchange.polls)
+            self._task = self._service.run(work, polls=polls)
             return
         try:
             if exchange.refusal is not None:

@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from goqueue.protocols.http.server.origin_policy import OriginPolicy
+from goqueue.quotas.tenant_places import TenantPlaces
 from goqueue.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class HttpService:
         self.tasks: set[asyncio.Task[None]] = set()
         self.polls: set[asyncio.Task[None]] = set()
         """Those of the tasks that wait for something to happen."""
+        self.tenant_polls = TenantPlaces(settings.max_polls, "polls and streams under way")
         self.changed = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self.sweep()

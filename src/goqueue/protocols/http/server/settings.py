@@ -35,7 +35,8 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Connections beyond these that are being told so; one more is dropped without a word."""
     max_polls: int = 800
     """Requests that wait for something to happen; one more is answered with 503, so that there is
-    room for others."""
+    room for others. Where there are tenants, one may have half of them; one more is answered with
+    429."""
     max_pipelined: int = 256
     """Requests of one connection that wait for their turn. It is closed after the last of them, and
     what follows is discarded: the client sends it again, as RFC 9112 says."""
