@@ -33,6 +33,11 @@ class HttpProbe:
         self.has_tls = False
         """Whether it answered over TLS when it was last asked."""
 
+    @property
+    def root_key(self) -> str | None:
+        """The key with all rights that the node is started with, if it is."""
+        return self.environment.get("GOQUEUE_API_ROOT_KEY")
+
     def get(self, path: str, headers: Mapping[str, str] = _NO_HEADERS) -> tuple[int, bytes]:
         """The status and the body of an answer; status 0 without one."""
         plain = http.client.HTTPConnection(self._host, self._port, timeout=_PROBE_S)
