@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ROOT: Final = _session.ROOT
+describe_session = _session.describe_session
 LOCAL_RESULTS: Final = ROOT / "benchmarks" / "results" / "local.jsonl"
 RECORDED_RESULTS: Final = ROOT / "benchmarks" / "results" / "history.jsonl"
 CONDITIONS: Final = os.environ.get("GOQUEUE_BENCH_CONDITIONS", "")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,12 +35,23 @@ TABLE = {
 }
 OF_PROVIDER = {"/session/oidc", "/session/oidc/callback"}
 """Which exist where an OIDC provider is configured."""
+AWAY_S = 30.0
 LETTERS = {"producer": "p", "consumer": "c", "readonly": "r"}
 
 
 def ask(server: GuardedServer, route: Route, **headers: str) -> tuple[int, dict[str, str]]:
     status, told, _ = ask_about(server, server.known, route, headers)
     return status, told
+
+
+def answered(server: GuardedServer, route: Route, authorization: str) -> int:
+    """The status, asked for again while the metadata store of a busy machine is away (503)."""
+    deadline_s = time.monotonic() + AWAY_S
+    while True:
+        status, _ = ask(server, route, authorization=authorization)
+        if status != 503 or time.monotonic() > deadline_s:
+            return status
+        time.sleep(0.2)
 
 
 def ask_about(
@@ -104,7 +116,7 @@ def test_every_route_answers_every_kind_of_client_as_the_table_says(server: Guar
     for route in routes_of(server):
         allowed = [who for who, letter in LETTERS.items() if letter in TABLE[name_of(route)]]
         for who in (*allowed, "admin"):
-            status, _ = ask(server, route, authorization=bearer(server, who))
+            status = answered(server, route, bearer(server, who))
             if status in {401, 403} or status >= 500:
                 wrong.append((name_of(route), who, status))
     assert not wrong

@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from protocol.tenants.conftest import ENVIRONMENT, ROOT_KEY, Api
-from support.server import ServerProcess
+from support.server import make_server
 from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from support.server import ServerProcess
+
 USAGE = "/topics/__usage/partitions/0/messages?offset=0&limit=1000"
 
 
 @pytest.fixture
 def killable(tmp_path: Path) -> Iterator[ServerProcess]:
-    made = ServerProcess(tmp_path / "data", environment=ENVIRONMENT)
+    made = make_server(tmp_path / "data", environment=ENVIRONMENT)
     made.start()
     yield made
     made.close()

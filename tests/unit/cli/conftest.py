@@ -47,7 +47,7 @@ def checkout(tmp_path: Path) -> Path:
     benchmarks = tmp_path / "benchmarks"
     benchmarks.mkdir()
     (tmp_path / "src" / "goqueue").mkdir(parents=True)
-    for name in ("__init__.py", "harness.py"):
+    for name in ("__init__.py", "_session.py", "harness.py", "kafka-pom.xml"):
         shutil.copy(ROOT / "benchmarks" / name, benchmarks / name)
     (benchmarks / "toy.py").write_text(TOY)
     (benchmarks / "against_kafka.py").write_text(AGAINST_KAFKA)

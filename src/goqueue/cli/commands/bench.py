@@ -127,7 +127,7 @@ def _run_all(
     from rich.console import Console  # noqa: PLC0415 - start-up stays light
 
     results: Path = harness.RECORDED_RESULTS if record else harness.LOCAL_RESULTS
-    session = importlib.import_module("benchmarks._session").describe_session()
+    session = harness.describe_session()
     progress = Console(stderr=True)
     added = 0
     for each in chosen:
