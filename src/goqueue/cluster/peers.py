@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from goqueue.wire.kafka.primitives import Buffer
     from goqueue.wire.kafka.reading import Struct
     from goqueue.wire.kafka.replica_fetch import ReplicaFetch, ReplicaFetched
+
+
+Room: TypeAlias = "Callable[[int, Callable[[], None]], bool]"
+"""Counts so many bytes; false when it calls back once it has. See `goqueue.runtime.byte_room`."""
 
 
 class Lane(Enum):
@@ -50,7 +54,15 @@ class PeerConnection(Protocol):
 
     is_open: bool
 
-    async def ask(self, api: ApiKey, version: int, /, wait_s: float = 0.0, **fields: Any) -> Struct:
+    async def ask(
+        self,
+        api: ApiKey,
+        version: int,
+        /,
+        wait_s: float = 0.0,
+        room: Room | None = None,
+        **fields: Any,
+    ) -> Struct:
         """Ask one thing. Raises `ConnectionLostError` of the client."""
 
     def exchange(
@@ -81,11 +93,19 @@ class Peers(Protocol):
         """
 
     async def ask(
-        self, node_id: int, api: ApiKey, version: int, /, wait_s: float = 0.0, **fields: Any
+        self,
+        node_id: int,
+        api: ApiKey,
+        version: int,
+        /,
+        wait_s: float = 0.0,
+        room: Room | None = None,
+        **fields: Any,
     ) -> Struct:
         """Ask a node one thing, on a connection that nobody else uses meanwhile.
 
-        `wait_s` is how long the request lets the answer wait. Raises like `open`, and
+        `wait_s` is how long the request lets the answer wait. An answer that comes in parts is read
+        on when `room` has counted its bytes, or has called back. Raises like `open`, and
         `PeerUnavailableError` when the connection is lost before the answer is there: then nobody
         knows whether the request was served.
         """

@@ -141,7 +141,7 @@ class Destination:
         if self.unresolved or len(self._queued) >= _MAX_QUEUED:
             return False
         if isinstance(target, RemoteTarget):
-            return not self._sent
+            return not self._sent and (not self._queued or target.has_room)
         is_same = not self._sent or target.is_same(self._sent[-1].mark)
         return is_same and not self._queued
 

@@ -44,7 +44,8 @@ MAX_METADATA_KEY_BYTES: Final = 1024
 MAX_FORWARDED_BYTES: Final = 40 * 1024 * 1024
 """Requests of clients of one node that wait for answers of other nodes, however slow those are; one
 that would go beyond is refused, and may be tried again. With `MAX_ROUTED_BYTES`, a node holds 64 MB
-for other nodes."""
+for other nodes, and besides 8 MB of the answers of each (`topics.forwarding`) and 4 MB of batches
+that it moves there (`publishing.targets`)."""
 
 MAX_METADATA_TRANSACTION_KEYS: Final = 128
 """Conditions and operations of one transaction, etcd's own bound; more are refused the same way."""

@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from goqueue.cluster.peers import Peers
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.publishing.delayed import SplitBatch
+    from goqueue.runtime.byte_room import ByteRoom
     from goqueue.wire.kafka.reading import Struct
 
+_COPIES: Final = 2
+"""Of a batch on its way: as it was handed in, and in the frame of the request."""
 NOWHERE: Final = -1
 """In place of an offset: only the position is asked for."""
 
@@ -31,12 +34,24 @@ class RemoteTarget:
     """A partition by way of the node that leads it."""
 
     def __init__(
-        self, partition_id: TopicPartition, topic_id: UUID, leader: int, peers: Peers
+        self,
+        partition_id: TopicPartition,
+        topic_id: UUID,
+        leader: int,
+        peers: Peers,
+        room: ByteRoom,
     ) -> None:
+        """Batches are sent as there is `room`, which all partitions of the leader share."""
         self.id = partition_id
         self._topic_id = topic_id
         self._leader = leader
         self._peers = peers
+        self._room = room
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a batch would be sent now."""
+        return not self._room.is_full
 
     async def position(self, handover: Handover) -> Position:
         """Where the next batch of a producer goes. See `Target.position`."""
@@ -53,7 +68,8 @@ class RemoteTarget:
 
     async def _hand_over(self, batch: bytearray, **how: bool) -> Placed:
         try:
-            answer = await self._ask(ApiKey.HAND_OVER, batch=bytes(batch), **how)
+            async with self._room.holding(_COPIES * len(batch)):
+                answer = await self._ask(ApiKey.HAND_OVER, batch=bytes(batch), **how)
         except PeerUnavailableError as error:
             raise HandoverUnknownError(
                 f"{self.id}: whether messages that were moved there are stored is not known: "

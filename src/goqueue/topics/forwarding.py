@@ -9,6 +9,7 @@ does not lead any more what it was asked about.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,7 @@ from goqueue.model.errors import (
     PeerVersionError,
 )
 from goqueue.model.limits import MAX_FORWARDED_BYTES
+from goqueue.runtime.byte_room import ByteRoom
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterator
@@ -34,6 +36,9 @@ _HEAD_BYTES: Final = 1024
 """What a request counts for besides its bytes."""
 _MAX_STREAMS: Final = 1000
 """Streams that pass to other nodes at a time, each with a connection; one more is refused."""
+_MAX_ANSWERS_BYTES: Final = 8 * 1024 * 1024
+"""Answers of one other node that are being read or were not taken yet. A further one is not read
+until there is room for it; one that is larger than that is read while there is no other."""
 _LOOK_S: Final = 0.2
 """How often whoever waits for another node looks whether it is still the one to wait for."""
 _MOVED_S: Final = 1.0
@@ -49,6 +54,7 @@ class Forwards:
         facts: ClusterFacts,
         max_bytes: int = MAX_FORWARDED_BYTES,
         max_streams: int = _MAX_STREAMS,
+        max_answers_bytes: int = _MAX_ANSWERS_BYTES,
     ) -> None:
         self.routes = routes
         self._facts = facts
@@ -57,6 +63,8 @@ class Forwards:
         self._stream_count = 0
         self.held_bytes = 0
         """Of all requests under way; never more than the bound."""
+        self.answers: defaultdict[int, ByteRoom] = defaultdict(lambda: ByteRoom(max_answers_bytes))
+        """What is held of those of each node; as many as there are nodes."""
 
     @contextmanager
     def holding(self, size_bytes: int) -> Iterator[None]:
@@ -107,9 +115,9 @@ class Forwards:
         """
         wait_s = deadline_s if wait_s is None else wait_s
         # The frame is a copy of what the client has sent, which is held as well.
-        with self.holding(2 * size_bytes):
+        with self.holding(2 * size_bytes), self.answers[node_id].part() as room:
             asking = asyncio.ensure_future(
-                self.routes.peers.ask(node_id, api, 0, wait_s=wait_s, **fields)
+                self.routes.peers.ask(node_id, api, 0, wait_s=wait_s, room=room.take, **fields)
             )
             try:
                 async with asyncio.timeout(deadline_s):
@@ -171,9 +179,9 @@ class Forwards:
 
         Raises like `ask`; the deadline is `wait_s` and some more, and that of the connection.
         """
-        with self.holding(2 * size_bytes):
+        with self.holding(2 * size_bytes), self.answers[node_id].part() as room:
             try:
-                return await connection.ask(api, 0, wait_s=wait_s, **fields)
+                return await connection.ask(api, 0, wait_s=wait_s, room=room.take, **fields)
             except GoQueueError as error:
                 self.check_version(node_id, str(error))
                 raise PeerUnavailableError(f"node {node_id} cannot be reached: {error}") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
@@ -27,7 +28,9 @@ from goqueue.protocols.kafka.settings import ListenerSettings
 from goqueue.publishing.handover import Handover
 from goqueue.publishing.remote_target import RemoteTarget
 from goqueue.records import Record
+from goqueue.runtime.byte_room import ByteRoom
 from support.cluster_brokers import OneOfThree, one_of_three
+from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -69,11 +72,12 @@ class Stage:
         self.node = node
         self.dialled = dialled
         self.topic_id = node.broker.topics.catalogue.topic("t").topic_id
+        self.room = ByteRoom(4 << 20)
 
     def target(self, where: str) -> Target:
         if where == "here":
             return self.node.broker.targets.of(PLACE)
-        return RemoteTarget(PLACE, self.topic_id, 1, self.dialled)
+        return RemoteTarget(PLACE, self.topic_id, 1, self.dialled, self.room)
 
     @property
     def partition(self) -> Any:
@@ -174,7 +178,7 @@ def test_a_leader_elsewhere_refuses_by_the_same_errors(tmp_path: Path) -> None:
             large = batch(bytes(2_000_000))
             with pytest.raises(BatchTooLargeError):
                 await target.publish(large, delivery=False, traced=False)
-            gone = RemoteTarget(PLACE, type(it.topic_id)(int=5), 1, it.dialled)
+            gone = RemoteTarget(PLACE, type(it.topic_id)(int=5), 1, it.dialled, it.room)
             with pytest.raises(UnknownTopicError):
                 await gone.position(HANDOVER)
             await it.node.broker.partitions.follow(PLACE, 2, 5)
@@ -206,5 +210,42 @@ def test_a_leader_that_is_deposed_does_not_say_what_was_stored(tmp_path: Path) -
             await it.node.broker.partitions.follow(PLACE, 2, 5)
             with pytest.raises(HandoverUnknownError):
                 await appending
+
+    asyncio.run(main())
+
+
+class Slow:
+    """A node that answers when the test lets it."""
+
+    def __init__(self) -> None:
+        self.asked: list[asyncio.Future[Any]] = []
+
+    async def ask(self, *_args: Any, **_fields: Any) -> Any:
+        answer = asyncio.get_running_loop().create_future()
+        self.asked.append(answer)
+        return await answer
+
+
+def test_what_is_on_its_way_to_a_slow_leader_is_bounded() -> None:
+    async def main() -> None:
+        slow, room = Slow(), ByteRoom(500_000)
+        targets = [
+            RemoteTarget(TopicPartition("t", number), UUID(int=1), 2, slow, room)  # type: ignore[arg-type]  # it asks, no more
+            for number in range(5)
+        ]
+        moving = [asyncio.ensure_future(each.append(batch(bytes(100_000)))) for each in targets]
+        await until(lambda: len(slow.asked) == 2)
+        assert 400_000 < room.held_bytes <= 500_000, "each is held in the request, too"
+        assert not targets[4].has_room
+        moving.pop(2).cancel()  # its turn would be the next
+        for count in range(4):
+            await until(lambda: len(slow.asked) > count)  # noqa: B023 - waited for here
+            assert room.held_bytes <= 500_000
+            slow.asked[count].set_exception(PeerUnavailableError("it is gone"))
+        for each in moving:
+            with pytest.raises(HandoverUnknownError):
+                await each
+        assert (len(slow.asked), room.held_bytes) == (4, 0)
+        assert targets[4].has_room
 
     asyncio.run(main())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 from goqueue.client.errors import (
     BrokerError,
@@ -43,6 +43,7 @@ _HTTP2_SETTINGS: Final = b"\x04\0\0\0\0\0"
 """How a server of HTTP/2 begins, after three bytes of a length: as a Kafka answer that would be
 one to request 0, and the first one is 1."""
 _TELLING_BYTES: Final = 3 + len(_HTTP2_SETTINGS)
+Room: TypeAlias = "Callable[[int, Callable[[], None]], bool]"
 
 
 class _Callback:
@@ -78,12 +79,17 @@ class _Question(NamedTuple):
     deadline_s: float
     due_s: float
     """By when an answer is to be expected from a broker that is well."""
+    room: Room | None = None
+    """Counts so many bytes of an answer that comes in parts, or calls back when it has."""
 
 
 class Connection(asyncio.BufferedProtocol):
     """Calls one broker; every failure of the network is a `ConnectionLostError`, and ends it."""
 
-    def __init__(self, address: Address, settings: ClientSettings) -> None:
+    def __init__(
+        self, address: Address, settings: ClientSettings, scratch_bytes: int = _SCRATCH_BYTES
+    ) -> None:
+        """A longer answer than `scratch_bytes` has a buffer of its own."""
         self.address: Final = address
         self.is_open = False
         """Once something went wrong, nobody knows what would come next: it stays closed."""
@@ -98,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         self._correlation_id = 0
         self._waiting: deque[_Question] = deque()
         self._watchdog: asyncio.TimerHandle | None = None
-        self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self._scratch = memoryview(bytearray(scratch_bytes))
         self._frame: memoryview | None = None
         """The answer that is coming in, where it did not fit the scratch buffer."""
         self._filled = 0
@@ -106,8 +112,16 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- Asking ----------------------------------------------------------------------------------
 
-    async def ask(self, api: ApiKey, version: int, /, wait_s: float = 0.0, **fields: Any) -> Struct:
-        """Send a request and wait for its answer, `wait_s` longer than usual for a long poll.
+    async def ask(
+        self,
+        api: ApiKey,
+        version: int,
+        /,
+        wait_s: float = 0.0,
+        room: Room | None = None,
+        **fields: Any,
+    ) -> Struct:
+        """Send a request, wait for its answer (`wait_s` longer than usual), count that in `room`.
 
         Raises:
             ConnectionLostError: there is no answer, and there will be none.
@@ -115,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
         frame = request_frame(self._correlation_id, self._client_id, fields, api, version)
         due_s = self._loop.time() + wait_s
-        return self.parse(await self._send((frame,), api, wait_s, due_s), api, version)
+        return self.parse(await self._send((frame,), api, wait_s, due_s, room), api, version)
 
     def exchange(
         self,
@@ -192,13 +206,18 @@ class Connection(asyncio.BufferedProtocol):
         return lost
 
     def _send(
-        self, parts: Sequence[Buffer], api: int, wait_s: float, due_s: float
+        self,
+        parts: Sequence[Buffer],
+        api: int,
+        wait_s: float,
+        due_s: float,
+        room: Room | None = None,
     ) -> asyncio.Future[memoryview]:
         answer: asyncio.Future[memoryview] = self._loop.create_future()
         if self._transport is None or not self.is_open:
             answer.set_exception(self._closed())
             return answer
-        self._ask(parts, api, wait_s, answer, due_s)
+        self._ask(parts, api, wait_s, answer, due_s, room=room)
         return answer
 
     def _ask(
@@ -208,10 +227,12 @@ class Connection(asyncio.BufferedProtocol):
         wait_s: float,
         answer: asyncio.Future[memoryview] | _Callback,
         due_s: float,
+        *,
+        room: Room | None = None,
     ) -> None:
         transport = cast("asyncio.Transport", self._transport)
         deadline_s = self._loop.time() + self._timeout_s + wait_s
-        self._waiting.append(_Question(self._correlation_id, api, answer, deadline_s, due_s))
+        self._waiting.append(_Question(self._correlation_id, api, answer, deadline_s, due_s, room))
         if self._watchdog is None:
             self._watchdog = self._loop.call_at(deadline_s, self._watch)
         if len(parts) == 1:
@@ -263,8 +284,8 @@ class Connection(asyncio.BufferedProtocol):
             frame, self._frame, self._filled = self._frame, None, 0
             self._answered(frame)
 
-    def _split(self) -> None:
-        """Take the whole answers out of the scratch buffer; begin a buffer for one that is not."""
+    def _split(self, *, is_counted: bool = False) -> None:
+        """Take whole answers out of the scratch buffer; begin a buffer for one that has room."""
         scratch, filled, at = self._scratch, self._filled, 0
         while filled - at >= _LENGTH.size:
             size: int = _LENGTH.unpack_from(scratch, at)[0]
@@ -275,6 +296,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._fail(_foreign(self.address, begin))
                 return
             start = at + _LENGTH.size
+            if start + size > filled and not (is_counted or self._has_room(size)):
+                break
             at = start + size
             if at > filled:
                 self._frame = memoryview(bytearray(size))
@@ -286,6 +309,20 @@ class Connection(asyncio.BufferedProtocol):
                 return  # whoever was called hung up
         scratch[: filled - at] = scratch[at:filled]
         self._filled = filled - at
+
+    def _has_room(self, size_bytes: int) -> bool:
+        """Whether an answer that is not whole may be read now; if not, nothing is until then."""
+        room = self._waiting[0].room if self._waiting else None
+        if room is None or room(size_bytes, self._read_on):
+            return True
+        cast("asyncio.Transport", self._transport).pause_reading()
+        return False
+
+    def _read_on(self) -> None:
+        """There is room for the answer that waits."""
+        if self._transport is not None:
+            self._transport.resume_reading()
+            self._split(is_counted=True)
 
     def _answered(self, frame: memoryview) -> None:
         if not self._waiting:

@@ -26,7 +26,7 @@ from goqueue.cluster.hello import (
     is_proven,
     proof,
 )
-from goqueue.cluster.peers import Lane
+from goqueue.cluster.peers import Lane, Room
 from goqueue.model.errors import (
     AuthenticationFailedError,
     ClusterError,
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from goqueue.wire.kafka.reading import Struct
     from goqueue.wire.kafka.replica_fetch import ReplicaFetch, ReplicaFetched
 
+_CALL_SCRATCH_BYTES: Final = 8 * 1024
+"""What each connection for single calls reads into; there may be thousands."""
 _CONNECT_S: Final = 3.0
 """How long making a connection may take, Hello included."""
 _REFUSALS: Final[dict[int, type[GoQueueError]]] = {
@@ -87,14 +89,21 @@ class PeerConnections:
         return PeerLink(await self._connect(node_id, lane), node_id, self._traffic)
 
     async def ask(
-        self, node_id: int, api: ApiKey, version: int, /, wait_s: float = 0.0, **fields: Any
+        self,
+        node_id: int,
+        api: ApiKey,
+        version: int,
+        /,
+        wait_s: float = 0.0,
+        room: Room | None = None,
+        **fields: Any,
     ) -> Struct:
         """Ask a node one thing. See `Peers.ask`."""
         calls = self._calls.get(node_id)
         if calls is None:
             connect = partial(self._connect_to_call, node_id)
             calls = self._calls[node_id] = NodeCalls(node_id, connect)
-        return await calls.ask(api, version, wait_s, fields)
+        return await calls.ask(api, version, wait_s, {"room": room, **fields})
 
     def lose(self, node_id: int, why: str) -> None:
         """A node is taken for dead: calls to it that are under way fail now."""
@@ -124,7 +133,10 @@ class PeerConnections:
         if where is None:
             raise PeerUnavailableError(f"node {node_id} is not registered: it is not running")
         address = Address(where.host, where.port)
-        connection = Connection(address, self._settings)
+        if lane is Lane.CALLS:
+            connection = Connection(address, self._settings, _CALL_SCRATCH_BYTES)
+        else:
+            connection = Connection(address, self._settings)
         loop = asyncio.get_running_loop()
         try:
             async with deadline(_CONNECT_S):
