@@ -128,6 +128,7 @@ class SessionRoutes:
     )
     async def finish(self, request: Request, query: CallbackQuery) -> Response:
         """Come back from the provider, and be signed in."""
+        request.target = request.raw_path  # the code is for nobody who reads the log
         host = request.client_host
         await self._authenticator.slow_down(host, "")
         browser = self._sign_in_cookie.of(request.headers)
