@@ -20,6 +20,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokenProvider
 from goqueue import Client, ClientSettings
 from goqueue.client.errors import LoginError
 from protocol.secure_clients import AT_ONCE, collect_leaks
+from support.certificates import Authority
 from support.oidc_server import AUDIENCE, oidc_process
 from support.server import make_server
 
@@ -33,16 +34,20 @@ def issuer():
         yield found
 
 
-def make(folder, issuer: str):
-    environment = AT_ONCE | {
-        "GOQUEUE_AUTH_ENABLED": "true",
-        "GOQUEUE_API_ROOT_KEY": ROOT_KEY,
-        "GOQUEUE_OIDC_ISSUER": issuer,
-        "GOQUEUE_OIDC_AUDIENCE": AUDIENCE,
-        "GOQUEUE_OIDC_ROLES_CLAIM": "realm_access.roles",
-        "GOQUEUE_OIDC_ROLES": "ops=admin,writers=producer,readers=consumer",
-        "GOQUEUE_OIDC_CLOCK_SKEW": "0s",
-    }
+def make(folder, issuer: str, **more: str):
+    environment = (
+        AT_ONCE
+        | more
+        | {
+            "GOQUEUE_AUTH_ENABLED": "true",
+            "GOQUEUE_API_ROOT_KEY": ROOT_KEY,
+            "GOQUEUE_OIDC_ISSUER": issuer,
+            "GOQUEUE_OIDC_AUDIENCE": AUDIENCE,
+            "GOQUEUE_OIDC_ROLES_CLAIM": "realm_access.roles",
+            "GOQUEUE_OIDC_ROLES": "ops=admin,writers=producer,readers=consumer",
+            "GOQUEUE_OIDC_CLOCK_SKEW": "0s",
+        }
+    )
     return make_server(folder, environment=environment)
 
 
@@ -75,7 +80,30 @@ def of_confluent(server, issuer: str, client: str) -> dict[str, str]:
 
 
 def test_confluent_kafka_with_its_own_oidc(server, issuer) -> None:
-    options = of_confluent(server, issuer, "admin-svc")
+    there_and_back(of_confluent(server, issuer, "admin-svc"))
+
+
+def test_confluent_kafka_with_its_own_oidc_over_tls(tmp_path, issuer) -> None:
+    authority = Authority(tmp_path)
+    cert_file, key_file = authority.issue("server")
+    secure = make(
+        tmp_path / "data",
+        issuer,
+        GOQUEUE_TLS_ENABLED="true",
+        GOQUEUE_TLS_CERT_FILE=str(cert_file),
+        GOQUEUE_TLS_KEY_FILE=str(key_file),
+    )
+    try:
+        secure.start()
+        there_and_back(
+            of_confluent(secure, issuer, "admin-svc")
+            | {"security.protocol": "SASL_SSL", "ssl.ca.location": str(authority.ca_file)}
+        )
+    finally:
+        secure.close()
+
+
+def there_and_back(options: dict[str, str]) -> None:
     producer = confluent_kafka.Producer(options)
     failed = []
     producer.produce("c", b"hello", on_delivery=lambda error, _: failed.append(error))
