@@ -14,6 +14,7 @@ from support.backup_load import (
     ORDERS,
     PAID,
     PARTITIONS,
+    PAYERS,
     READERS,
     WORKERS,
     Committer,
@@ -103,7 +104,7 @@ def test_a_backup_under_load_survives_kills_and_holds_what_was_acknowledged_befo
         restored.done(restored.restore())
         ends = check_messages(target, load, moment)
         check_offsets(restored.api, load, moment, ends)
-        check_transactions(target, load, moment)
+        check_transactions(target, restored.api, load, moment)
         check_jobs(restored.api, load, moment)
 
 
@@ -132,8 +133,8 @@ def check_offsets(api: HttpApi, load: Load, moment: float, ends: dict[int, int])
         assert offset <= found[str(number)] <= ends[number]
 
 
-def check_transactions(target: Broker, load: Load, moment: float) -> None:
-    """Each is there in all partitions or not at all; none is left open."""
+def check_transactions(target: Broker, api: HttpApi, load: Load, moment: float) -> None:
+    """Each is there in all partitions and with its offset, or not at all; none is left open."""
     writer = transactional(target.kafka_address, "after")
     writer.begin_transaction()
     write_everywhere(writer, "after")
@@ -153,6 +154,8 @@ def check_transactions(target: Broker, load: Load, moment: float) -> None:
     expected = load.payer.before(moment)
     assert expected
     assert expected <= numbers
+    offset = api.get(f"/groups/{PAYERS}/offsets")["offsets"][PAID]["0"]
+    assert offset == max(numbers) + 1, "that of the transaction that was committed last"
 
 
 def check_jobs(api: HttpApi, load: Load, moment: float) -> None:

@@ -12,8 +12,12 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaException, Message, Producer
 
+from goqueue import Client
+from goqueue.model.errors import GoQueueError
+from goqueue.model.topic_partition import TopicPartition
 from support.http_api import HttpApi
 from support.waiting import eventually
 
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 ORDERS, JOBS, PAID = "orders", "jobs", "paid"
-READERS, WORKERS = "readers", "workers"
+READERS, WORKERS, PAYERS = "readers", "workers", "payers"
 PARTITIONS: Final = 4
 HELD: Final = "held"
 _SIZE: Final = 4000
@@ -30,6 +34,7 @@ _PAUSE_S: Final = 0.05
 """Between steps, and before the next try: enough happens, and what is left after it is little."""
 _MARGIN_S: Final = 0.005
 """The moment is told in whole milliseconds."""
+_LONG_S: Final = 1.0
 _ABORTS: Final = 5
 """Of so many transactions, one is aborted."""
 _JOBS: Final = 6
@@ -59,7 +64,7 @@ class _Client:
 
     def _run(self) -> None:
         while not self._stop.wait(self.pause_s):
-            with suppress(KafkaException, OSError, http.client.HTTPException):
+            with suppress(GoQueueError, KafkaException, OSError, http.client.HTTPException):
                 self.step()  # or the broker is away
 
     def step(self) -> None:
@@ -123,7 +128,10 @@ class Committer(_Client):
         ends = self._publisher.ends
         if not ends:
             return
-        places = [TopicPartition(ORDERS, number, offset) for number, offset in ends.items()]
+        places = [
+            confluent_kafka.TopicPartition(ORDERS, number, offset)
+            for number, offset in ends.items()
+        ]
         told = self._consumer.commit(offsets=places, asynchronous=False)
         if all(each.error is None for each in told or ()):
             self._acknowledged.append((ends, time.time()))
@@ -207,36 +215,46 @@ def join_workers(api: HttpApi) -> str:
 
 
 class Payer(_Client):
-    """Writes to all partitions in each transaction, and aborts some."""
+    """Writes to all partitions and commits an offset in each transaction; aborts some.
+
+    The offset tells which transaction was committed last. With the Python client: librdkafka does
+    not come back from `send_offsets_to_transaction` when the coordinator dies meanwhile.
+    """
 
     def __init__(self, address: str) -> None:
         super().__init__()
-        self._address = address
-        self._producer: Producer | None = None
+        self._client = Client(address)
         self._number = 0
         self._acknowledged: dict[int, float] = {}
 
     def step(self) -> None:
+        number = self._number
+        self._number += 1
         try:
-            self._producer = self._producer or transactional(self._address, "payer")
-            self._transaction(self._producer, self._number)
-        except KafkaException:
-            self._producer = None  # the next one ends what was begun
+            with suppress(_TakenBackError):
+                self._transaction(number)
+                self._acknowledged[number] = time.time()
+        except GoQueueError:
+            self._stop.wait(_LONG_S)  # or the numbers would outrun what is stored
             raise
-        finally:
-            self._number += 1
 
-    def _transaction(self, producer: Producer, number: int) -> None:
-        producer.begin_transaction()
-        write_everywhere(producer, str(number))
-        if is_aborted(number):
-            producer.abort_transaction(_WAIT_S)
-        else:
-            producer.commit_transaction(_WAIT_S)
-            self._acknowledged[number] = time.time()
+    def _transaction(self, number: int) -> None:
+        with self._client.transaction("payer") as transaction:
+            for partition in range(PARTITIONS):
+                transaction.publish(PAID, str(number), partition=partition)
+            transaction.send_offsets(PAYERS, {TopicPartition(PAID, 0): number + 1})
+            if is_aborted(number):
+                raise _TakenBackError
 
     def before(self, moment: float) -> set[int]:
         return _before(self._acknowledged.items(), moment)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class _TakenBackError(Exception):
+    pass
 
 
 def is_aborted(number: int) -> bool:
