@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+from kio.schema.errors import ErrorCode
 
 from goqueue.testing import Cluster
+from support import group_wire
 from support.etcd import need_etcd
+from support.kafka_wire import WireClient
 from support.node_requests import NODES, Answer, Nodes
+from support.share import ACCEPT, RawMember, acquired, configure, partitions
 from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MESSAGES = 500
+AGAIN: Final = frozenset(
+    {
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.network_exception,
+        ErrorCode.not_coordinator,
+        ErrorCode.request_timed_out,
+    }
+)
+"""What Kafka's clients send again, and take for an acknowledgement that may have counted."""
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +108,82 @@ def test_acknowledgements_for_a_group_that_is_being_loaded_count_or_may_be_sent_
     assert not wrong, wrong[:3]
     assert refused, "the group was answered for all the time"
     told = nodes.surely(others(there)[0], "GET", f"/groups/{group}")["queue"]
+    assert (told["ready"], told["in_flight"], told["waiting"]) == (0, 0, 0)
+
+
+def share_member(nodes: Nodes, group: str, topic: str, leader: int) -> tuple[RawMember, Any]:
+    """A member of a share group that has everything of a topic, at the leader of its partition."""
+    there = kafka_of(nodes, nodes.coordinator(group))
+    member = RawMember(there, group)
+
+    def is_configured() -> bool:
+        try:
+            configure(there, group, auto_offset_reset="earliest", record_lock_duration_ms=60_000)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NETWORK_EXCEPTION:
+                raise
+            return False
+        return True
+
+    eventually(is_configured, timeout_s=60)
+
+    def is_assigned() -> bool:
+        answer = member.heartbeat(0, [topic])
+        return answer.error_code is ErrorCode.none and bool(answer.assignment.topic_partitions)
+
+    eventually(is_assigned, timeout_s=60)
+    place = group_wire.topic_id(member.client, topic), 0
+    member.close()
+    member.client = WireClient(kafka_of(nodes, leader).kafka_address)
+    taken_count = 0
+
+    def is_taken() -> bool:
+        nonlocal taken_count
+        answer = member.fetch([place], max_wait_ms=500)
+        assert answer.error_code is ErrorCode.none or answer.error_code in AGAIN, answer
+        taken_count += sum(last - first + 1 for first, last, _ in acquired(answer))
+        return taken_count == MESSAGES
+
+    eventually(is_taken, timeout_s=60)
+    return member, place
+
+
+def kafka_of(nodes: Nodes, node: int) -> Any:
+    """What the helpers for Kafka's wire ask of a server."""
+    address = nodes.cluster.kafka_address(node)
+    return SimpleNamespace(kafka_address=address, kafka_port=int(address.rpartition(":")[2]))
+
+
+def test_kafkas_acknowledgements_for_a_group_whose_coordinator_dies_count_or_may_be_sent_again(
+    nodes,
+):
+    topic = filled_topic(nodes, MESSAGES)
+    (partition,) = nodes.surely(1, "GET", f"/topics/{topic}")["partitions"]
+    leader = partition["leader"]
+    there = others(leader)[0]
+    group = nodes.group_at(there)
+    member, place = share_member(nodes, group, topic, leader)
+    wrong: list[tuple[int, ErrorCode]] = []
+    for offset in range(MESSAGES):
+        if offset == MESSAGES // 10:
+            nodes.cluster.kill(there)
+        was_refused = False
+        for _ in range(10_000):
+            answer = member.acknowledge({place: [(offset, offset, [ACCEPT])]})
+            said = answer.error_code
+            if said is ErrorCode.none:
+                said = partitions(answer)[place].error_code
+            if said not in AGAIN:
+                break
+            was_refused = True
+        gone = was_refused and said is ErrorCode.invalid_record_state  # the first one counted
+        if said is not ErrorCode.none and not gone:
+            wrong.append((offset, said))
+    member.close()
+    assert nodes.coordinator(group, leader) != there
+    nodes.cluster.start(there)
+    assert not wrong, wrong[:3]
+    told = nodes.surely(leader, "GET", f"/groups/{group}")["queue"]
     assert (told["ready"], told["in_flight"], told["waiting"]) == (0, 0, 0)
 
 
