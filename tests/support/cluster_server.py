@@ -28,7 +28,14 @@ from goqueue.server.supervision.local_cluster import (
     processes_of,
     wait_for_end,
 )
-from support.server import START_S, STOP_S, ServerProcess, are_siblings, free_ports
+from support.server import (
+    START_S,
+    STOP_S,
+    ServerProcess,
+    are_siblings,
+    free_ports,
+    give_back_ports,
+)
 from support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -185,10 +192,11 @@ class ClusterServer(ServerProcess):
         return self.start()
 
     def close(self) -> None:
-        """End what runs; etcd's logs, 128 MB a node from the start, would fill the disk."""
+        """End what runs; its ports, and 128 MB of etcd's logs a node, are too many to keep."""
         self.kill()
         for node in self.nodes:
             shutil.rmtree(node.data_dir / "etcd", ignore_errors=True)
+        give_back_ports(self)
 
     def wait_for_line(self, part: str, timeout_s: float = START_S) -> str:
         """The first line of a log with these words, once it is there."""

@@ -52,6 +52,10 @@ cannot be given the server's port. Tests that run at the same time draw from por
 two would sometimes draw one that is free until their servers have started."""
 _held: Final[dict[int, socket.socket]] = {}
 """What keeps each drawn port from other processes that draw, also while a killed server is away."""
+_returns: Final[weakref.WeakKeyDictionary[object, list[weakref.finalize[..., object]]]] = (
+    weakref.WeakKeyDictionary()
+)
+"""What gives back the ports of each holder."""
 _luck: Final = random.SystemRandom()
 """Not the one that Hypothesis seeds: all processes would draw alike."""
 
@@ -101,9 +105,15 @@ def free_ports(count: int, holder: object | None = None) -> range:
         if not _held.keys() & set(ports) and (held := _bound(ports)):
             _held.update(held)
             if holder is not None:
-                weakref.finalize(holder, _release, ports)
+                _returns.setdefault(holder, []).append(weakref.finalize(holder, _release, ports))
             return ports
     raise RuntimeError(f"no {count} ports in a row are free from {PORTS[0]} to {PORTS[-1]}")
+
+
+def give_back_ports(holder: object) -> None:
+    """Let others draw the ports of a holder that needs them no more, though it is still there."""
+    for give_back in _returns.pop(holder, []):
+        give_back()
 
 
 def _release(ports: range) -> None:
