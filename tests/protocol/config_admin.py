@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from goqueue.wire.kafka.api_keys import ApiKey
-from support.server import siblings
+from support.server import node_ids, siblings
 from support.waiting import WAIT_S
 
 if TYPE_CHECKING:
@@ -49,13 +49,14 @@ class ConfigAdmin:
     def create(
         self, topic: str, configs: Mapping[str, str | None] | None = None
     ) -> tuple[ErrorCode, str | None]:
-        """Make a topic of one partition, on the first node; returns the error and its message."""
+        """Make a topic of one partition, led by the first node; the error and its message."""
         in_cluster = len(siblings(self._raw.port)) > 1
+        everywhere = {"partition_index": 0, "broker_ids": node_ids(self._raw.port)}
         asked = {
             "name": topic,
             "num_partitions": -1 if in_cluster else 1,
             "replication_factor": -1 if in_cluster else 1,
-            "assignments": [{"partition_index": 0, "broker_ids": [1]}] if in_cluster else [],
+            "assignments": [everywhere] if in_cluster else [],
             "configs": [{"name": k, "value": v} for k, v in (configs or {}).items()],
         }
         fields = {"topics": [asked], "timeout_ms": 30_000, "validate_only": False}

@@ -385,7 +385,12 @@ def test_ranges_end_with_the_batch_in_which_they_reach_the_batch_size(
 ) -> None:
     for _ in range(3):
         store(server, topic, list("0123456789"))
-    assert acquired(member.fetch([place], batch_size=batch_size)) == expected
+    found = acquired(member.fetch([place], batch_size=batch_size))
+    while found[-1][1] < 29:  # the coordinator of a cluster may hear of batches one by one
+        found += acquired(member.fetch(batch_size=batch_size))
+    if len(server.data_dirs) == 1:
+        assert found == expected
+    assert {last for _, last, _ in expected} <= {last for _, last, _ in found} <= {9, 19, 29}
 
 
 def test_a_fetch_waits_for_messages_and_no_longer_than_it_says(

@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 DELETION_PASS_S: Final = 1.0
 """How often a node looks for tenants to delete."""
 _CLUSTER_MS: Final = 10_000
-"""How long a tenant is being deleted at least where other nodes have groups of it, too."""
+"""How long a node goes on deleting a tenant at least where others have parts of it, too."""
 
 
 class Belongings(NamedTuple):
@@ -93,6 +93,8 @@ class TenantRemoval:
         self._limits = limits
         self._clock = clock
         self._is_cluster = is_cluster
+        self._since_ms = clock.now_ms()
+        """Since when this node looks: others that were away with it have had no time before."""
 
     async def belongings(self, tenant_id: str) -> Belongings:
         """What a tenant has."""
@@ -162,7 +164,7 @@ class TenantRemoval:
             await self._attempt(f"key {key_id}", self._access.keys.change({key_id: None}))
         for name in found.users:
             await self._attempt(f"user {name}", self._access_administration.forget(name))
-        waited_ms = self._clock.now_ms() - tenant.updated_ms
+        waited_ms = self._clock.now_ms() - max(tenant.updated_ms, self._since_ms)
         if self._is_cluster and waited_ms < _CLUSTER_MS:
             return
         if not (await self.belongings(tenant.id)).counts() and not self._has_hidden(tenant.id):

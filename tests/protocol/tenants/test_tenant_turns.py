@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.wire.kafka.api_keys import ApiKey
 from protocol.raw_kafka import make_batch, produce_fields
-from protocol.tenants.test_tenant_debts import logged_in
-from protocol.tenants.test_tenant_kafka_clients import create
+from protocol.tenants.test_tenant_debts import logged_in, made
 from protocol.tenants.test_tenant_rates import make
 
 if TYPE_CHECKING:
@@ -29,11 +28,12 @@ def test_every_pipelined_request_is_answered_in_order(
 ) -> None:
     fields = produce_fields("orders", make_batch(b"x"))
     tenants = [name("red"), name("blue")]
+    ports = {tenant: made(make(root, server, tenant)) for tenant in tenants}
     found: dict[tuple[str, int], list[int]] = {}
 
     def publish(tenant: str, number: int) -> None:
         offsets = found[tenant, number] = []
-        with logged_in(server, tenant) as raw:
+        with logged_in(ports[tenant], tenant) as raw:
             for _ in range(ROUNDS):
                 for _ in range(IN_FLIGHT):
                     raw.send_alone(ApiKey.PRODUCE, 9, **fields)
@@ -42,8 +42,6 @@ def test_every_pipelined_request_is_answered_in_order(
                     offsets.append(int.from_bytes(data[16:24], "big"))
 
     with ExitStack() as stack:
-        for tenant in tenants:
-            create(make(root, server, tenant), "orders", 1)
         for tenant in tenants:
             for number in range(CONNECTIONS):
                 thread = threading.Thread(target=publish, args=(tenant, number))
