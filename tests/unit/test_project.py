@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from benchmarks._comparison_page import filled as compared
 from benchmarks._performance_page import filled
 
 ROOT = Path(__file__).parents[2]
@@ -153,6 +154,11 @@ def test_the_changelog_names_the_on_disk_format_that_the_code_writes() -> None:
 def test_the_page_of_figures_has_the_last_recorded_ones() -> None:
     page = text_of("docs/performance.md")
     assert filled(page) == page, "make it anew: python -m benchmarks._performance_page"
+
+
+def test_the_comparison_has_the_last_run_of_all_its_figures() -> None:
+    page = text_of("docs/explanation/comparison.md")
+    assert compared(page) == page, "make it anew: python -m benchmarks._comparison_page"
 
 
 def test_every_benchmark_that_the_page_of_figures_shows_exists() -> None:
