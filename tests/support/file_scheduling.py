@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 _SHARED: Final = frozenset({"spark", "browser"})
 """Folders whose tests share what is started once: all of one go to one worker."""
-_WAITING: Final = frozenset({"cluster", "durability", "packaging", "simulation"})
-"""Folders whose files have few tests that take long, most of it for processes to start and end."""
+_COMPUTING: Final = frozenset({"unit", "fuzz"})
+"""Folders whose tests are many and short; all others wait for processes, sockets and time."""
 
 
 class FileScheduling(LoadFileScheduling):
     """Files are handed out one by one, those with the most tests first.
 
-    Every other worker begins with those that wait: by their number of tests they would come last,
+    Every other worker begins with those that wait: by their number of tests many would come last,
     all at once, and nothing that computes would be left beside them.
     """
 
@@ -28,7 +28,7 @@ class FileScheduling(LoadFileScheduling):
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         if int(node.gateway.id.removeprefix("gw")) % 2:
-            waiting = (each for each in self.workqueue if _folder(each) in _WAITING)
+            waiting = (each for each in self.workqueue if _folder(each) not in _COMPUTING)
             if (first := next(waiting, None)) is not None:
                 self.workqueue.move_to_end(first, last=False)
         super()._assign_work_unit(node)
