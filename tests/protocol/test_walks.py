@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-import pytest
-
 import goqueue
 from goqueue.runtime.disk import SystemFile
 from goqueue.testing.brokers import Broker
 from protocol.raw_kafka import RawKafka, make_batch
+from support.alone import alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,16 +83,13 @@ def _followed(frame: FrameType | None) -> Iterator[str]:
         frame = frame.f_back
 
 
-@pytest.fixture
-def walk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Walk]:
+def walking() -> Walk:
+    """Begin, in a process of its own: whatever else has threads there would be followed, too."""
     # Not every file system can say whether bytes are in memory; what is read here always is.
-    monkeypatch.setattr(SystemFile, "read_cached", SystemFile.read)
+    SystemFile.read_cached = SystemFile.read  # type: ignore[method-assign]
     walk = Walk()
     threading.setprofile(walk.hook)
-    try:
-        yield walk
-    finally:
-        threading.setprofile(None)
+    return walk
 
 
 def told(heading: str) -> list[str]:
@@ -102,7 +98,12 @@ def told(heading: str) -> list[str]:
     return re.findall(r"^\d+\. `([a-z_/]+\.py)`", section, re.MULTILINE)
 
 
-def test_a_batch_goes_to_the_disk_and_to_a_consumer_in_twelve_files(walk: Walk) -> None:
+def test_a_batch_goes_to_the_disk_and_to_a_consumer_in_twelve_files() -> None:
+    alone(batch)
+
+
+def batch() -> None:
+    walk = walking()
     with Broker() as broker, RawKafka(int(broker.kafka_address.rpartition(":")[2])) as client:
         client.create("walked")
 
@@ -116,7 +117,12 @@ def test_a_batch_goes_to_the_disk_and_to_a_consumer_in_twelve_files(walk: Walk) 
     assert sorted(told("A batch")) == sorted(files)
 
 
-def test_a_queue_message_is_published_polled_and_acknowledged_in_fifteen_files(walk: Walk) -> None:
+def test_a_queue_message_is_published_polled_and_acknowledged_in_fifteen_files() -> None:
+    alone(queue_message)
+
+
+def queue_message() -> None:
+    walk = walking()
     with Broker() as broker:
         url = urlsplit(broker.http_url)
         assert url.hostname is not None
