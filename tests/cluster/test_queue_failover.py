@@ -288,7 +288,7 @@ def test_what_is_stored_of_a_partition_that_is_not_on_the_node_counts(cluster: C
     """Neither the node that dies nor, at least once, the one that takes over has the partition."""
     group, client = cluster.unique_name("group"), QueueClient(cluster)
     client.join(group, make_topic(cluster, []), assignment="shared")
-    for attempt in range(6):
+    for attempt in range(12):
         node = coordinator_of(cluster, group)
         holder = [each for each in (1, 2, 3) if each != node][attempt % 2]
         topic = cluster.unique_name("single")

@@ -24,7 +24,7 @@ import pytest
 from goqueue.server.etcd.binary import find_etcd
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 ROOT: Final = Path(__file__).parents[2]
 DOCKERFILE: Final = ROOT / "deploy/container/Dockerfile"
@@ -237,6 +237,7 @@ class ContainerNetwork:
             "chmod 755 all/opt all/opt/goqueue all/opt/goqueue/bin all/opt/goqueue/bin/*",
             f"printf %s {shlex.quote(self._hosts)} > all/etc/hosts",
             *(_mount(source, place) for place, source in container.volumes.items()),
+            *(_mount(place, str(place)) for place in _hidden_by(container.volumes)),
             "mount -o remount,ro all",
             f"exec {shlex.join(command)}",
         ]
@@ -263,6 +264,11 @@ def _other_disks() -> list[Path]:
     """What an overlay over `/` does not have of the checkout and of Python."""
     disk = Path("/").stat().st_dev
     return [place for place in _NEEDED if place.stat().st_dev != disk]
+
+
+def _hidden_by(volumes: Iterable[str]) -> list[Path]:
+    """What volumes are mounted over: the checkout may be in `/tmp`."""
+    return [place for place in _NEEDED if any(place.is_relative_to(each) for each in volumes)]
 
 
 def _folders_above(*places: Path) -> list[Path]:
